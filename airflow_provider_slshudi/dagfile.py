@@ -55,6 +55,6 @@ def of(dag: DAG) -> DagFile:
 
 def _within(root: Path | None, path: Path) -> DagFile:
     # A DAG in an archive has a path below the archive's.
-    file = next((found for found in (path, *path.parents) if found.is_file()), path).absolute()
+    file = next((candidate for candidate in (path, *path.parents) if candidate.is_file()), path).absolute()
     root = file.parent if root is None else root.absolute()
     return DagFile(file, root if root in file.parents else file.parent)

@@ -457,8 +457,8 @@ class JobFailed(SlsHudiError):
     @property
     def cause(self) -> type[SlsHudiError]:
         """The class of the driver's error where it is one of this module, else JobFailed."""
-        found = globals().get(self.error)
-        return found if isinstance(found, type) and issubclass(found, SlsHudiError) else JobFailed
+        error_class = globals().get(self.error)
+        return error_class if isinstance(error_class, type) and issubclass(error_class, SlsHudiError) else JobFailed
 
 
 class JobDenied(JobFailed, TerminalError):

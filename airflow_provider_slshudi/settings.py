@@ -55,15 +55,15 @@ def pipeline_path(name_or_path: str, dag_file: DagFile | None = None) -> Path:
     names, levels = _where(name_or_path, dag_file)
     for level in levels:
         looked = (place for place in level if isinstance(place, _Place))
-        found = {path.resolve(): path for place in looked for path in place.files(names)}
-        if len(found) > 1:
+        paths = {path.resolve(): path for place in looked for path in place.files(names)}
+        if len(paths) > 1:
             raise ConfigError(
                 f"pipeline {name_or_path!r} has several files, and none is nearer than the others: "
-                f"{', '.join(map(str, found.values()))}. Keep one, or give the path of the right one",
+                f"{', '.join(map(str, paths.values()))}. Keep one, or give the path of the right one",
                 source=name_or_path,
             )
-        if found:
-            return next(iter(found.values()))
+        if paths:
+            return next(iter(paths.values()))
     places = dict.fromkeys(str(place) for level in levels for place in level)
     raise ConfigError(
         f"no pipeline {name_or_path!r}: {' or '.join(names)} was looked for in {'; '.join(places)}. Put the file "
@@ -98,14 +98,14 @@ def dag_folders() -> list[Path]:
     from airflow.dag_processing.bundles.manager import DagBundlesManager
 
     manager = DagBundlesManager()  # type: ignore[no-untyped-call]  # Airflow's
-    found = []
+    folders = []
     # The manager also has bundles of examples, which lie within Airflow's packages.
     for configured in conf.getjson("dag_processor", "dag_bundle_config_list") or []:
         with suppress(Exception):  # anything that the bundle's class raises
             bundle = manager.get_bundle(str(configured["name"]))
             if isinstance(bundle, LocalDagBundle):
-                found.append(bundle.path)
-    return found
+                folders.append(bundle.path)
+    return folders
 
 
 def pipeline(name_or_path: str, dag_file: DagFile | None = None) -> Pipeline:
@@ -128,10 +128,10 @@ def fleet(pipelines: Sequence[str], dag_file: DagFile | None) -> list[str]:
     names = [*pipelines]
     if isinstance(pipelines, str):
         # By paths as they are given: another machine may have the DAG file elsewhere.
-        given = Path(pipelines).expanduser()
-        folder = (dag_file.path.parent if dag_file else Path.cwd()) / given
-        found = (path.name for path in folder.glob("[!.]*") if path.suffix in _SUFFIXES)
-        names = [str(given / name) for name in sorted(found)]
+        named_folder = Path(pipelines).expanduser()
+        folder = (dag_file.path.parent if dag_file else Path.cwd()) / named_folder
+        file_names = (path.name for path in folder.glob("[!.]*") if path.suffix in _SUFFIXES)
+        names = [str(named_folder / name) for name in sorted(file_names)]
         if not names:
             raise ConfigError(f"{folder} is no folder with pipeline files", source=str(folder))
     if not names:
@@ -150,10 +150,10 @@ def stem(name_or_path: str) -> str:
 
 def _where(name_or_path: str, dag_file: DagFile | None) -> tuple[list[str], Sequence[Sequence[_Place | str]]]:
     """The names that the file may have, and where it may be, nearest places first; a text is an unknown place."""
-    given, folder = Path(name_or_path).expanduser(), pipelines_folder()
-    if given.suffix in _SUFFIXES:
+    path, folder = Path(name_or_path).expanduser(), pipelines_folder()
+    if path.suffix in _SUFFIXES:
         starts = [dag_file.path.parent if dag_file else Path.cwd(), *([folder] if folder else [])]
-        return [given.name], [[_Place((start / given).parent)] for start in starts]
+        return [path.name], [[_Place((start / path).parent)] for start in starts]
     names = [f"{name_or_path}{suffix}" for suffix in _SUFFIXES]
     if folder:
         return names, [[_Place(folder)]]
@@ -169,10 +169,10 @@ class _Place:
 
     def files(self, names: list[str]) -> list[Path]:
         if self.deep:
-            found = [path for path in self._yaml("**/") if path.name in names]
+            candidates = [path for path in self._yaml("**/") if path.name in names]
         else:
-            found = [self.folder / name for name in names]
-        return [path for path in found if path.is_file()]
+            candidates = [self.folder / name for name in names]
+        return [path for path in candidates if path.is_file()]
 
     def __str__(self) -> str:
         if not self.folder.is_dir():
@@ -197,10 +197,10 @@ def _bundles() -> list[_Place | str]:
     from airflow.dag_processing.bundles.manager import DagBundlesManager
 
     manager = DagBundlesManager()  # type: ignore[no-untyped-call]  # Airflow's
-    found: list[_Place | str] = []
+    places: list[_Place | str] = []
     for name in manager.get_all_bundle_names():
         try:
-            found.append(_Place(manager.get_bundle(name).path, deep=True))
+            places.append(_Place(manager.get_bundle(name).path, deep=True))
         except Exception as error:  # anything that the bundle's class raises, without its connection for example
-            found.append(f"bundle {name}, which cannot be made here ({error})")
-    return found
+            places.append(f"bundle {name}, which cannot be made here ({error})")
+    return places

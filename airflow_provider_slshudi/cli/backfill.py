@@ -46,12 +46,12 @@ def _run(options: argparse.Namespace) -> int:
     request = backfill_request(conf)
     work = work_of(options.pipeline)
     name = work.pipeline.name
-    found = estimate_backfill(work, request)
-    started = None if options.dry_run or not found.groups else _start(f"{name}_backfill", options.run_id, conf)
+    estimate = estimate_backfill(work, request)
+    started = None if options.dry_run or not estimate.groups else _start(f"{name}_backfill", options.run_id, conf)
     if options.json:
-        print_json(options.out, {"pipeline": name, **asdict(found), "run": started})
+        print_json(options.out, {"pipeline": name, **asdict(estimate), "run": started})
     else:
-        _show(options, name, found)
+        _show(options, name, estimate)
         queued = f"run {started} of {name}_backfill is queued; unpause the DAG if it is paused"
         print(queued if started else "nothing was started", file=options.out)
     return 0
@@ -62,13 +62,14 @@ def _progress(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.views.words import progress as said
 
     work = work_of(options.pipeline)
-    found = progress(work.ledger, work.pipeline.name)
+    backfills = progress(work.ledger, work.pipeline.name)
     if options.json:
         print_json(
-            options.out, [{**asdict(item), "share": item.share, "live": item.live and item.live.id} for item in found]
+            options.out,
+            [{**asdict(item), "share": item.share, "live": item.live and item.live.id} for item in backfills],
         )
         return 0
-    rows = [(item.deed.at, item.deed.who, item.deed.reason, said(item)) for item in found]
+    rows = [(item.deed.at, item.deed.who, item.deed.reason, said(item)) for item in backfills]
     print_table(options.out, f"Backfills of {work.pipeline.name}", ("began", "who", "what", "how far"), rows)
     return 0
 
@@ -85,11 +86,11 @@ def _conf(options: argparse.Namespace) -> dict[str, Any]:
         return {"from": options.first, "to": options.to}
     cursors: dict[str, list[str]] = {}
     for text in options.cursors:
-        found = _RANGE.fullmatch(text)
-        if found is None or found[1] in cursors:
-            why = "is no SHARD:BEGIN:END" if found is None else f"names shard {found[1]} a second time"
+        match = _RANGE.fullmatch(text)
+        if match is None or match[1] in cursors:
+            why = "is no SHARD:BEGIN:END" if match is None else f"names shard {match[1]} a second time"
             raise ConfigError(f"--cursors: {text!r} {why}", source="backfill", field="cursors", value=text)
-        cursors[found[1]] = [found[2], found[3]]
+        cursors[match[1]] = [match[2], match[3]]
     return {"cursors": cursors}
 
 

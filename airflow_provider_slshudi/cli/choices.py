@@ -67,14 +67,14 @@ def logstore(options: argparse.Namespace) -> tuple[str, LogService]:
     extra = find_connection(connection, SlsHook.conn_type).extra_dejson
     tested = {field: str(extra.get(field) or "") for field in ("project", "logstore")}
     project = answer("--project", "Project", options.project, tested["project"], str)
-    there = _logstores(connection, project) if options.logstore is None and on_terminal() else []
+    logstores = _logstores(connection, project) if options.logstore is None and on_terminal() else []
     usual = tested["logstore"] if project == tested["project"] else ""
-    if there and usual not in there:
-        usual = there[0] if len(there) == 1 else ""
+    if logstores and usual not in logstores:
+        usual = logstores[0] if len(logstores) == 1 else ""
 
     def check(text: str) -> str:
-        if there and text not in there:
-            raise ValueError(f"the project has no such logstore: {_listed(there)}")
+        if logstores and text not in logstores:
+            raise ValueError(f"the project has no such logstore: {_listed(logstores)}")
         return text
 
     return connection, service_of(connection, project, answer("--logstore", "Logstore", options.logstore, usual, check))
@@ -116,8 +116,8 @@ def table(options: argparse.Namespace, name: str, types: Mapping[str, str]) -> d
     # A key's row must stay in its partition, and the times of its logs differ.
     usual = _NONE if upsert else _LOG_TIME
     partition = answer("--partition", "Partition by column, or none", options.partition, usual, check)
-    given = {"path": path, "name": name_of(name), "partition": partition, "upsert": upsert}
-    return {field: value for field, value in given.items() if value is not None}
+    fields = {"path": path, "name": name_of(name), "partition": partition, "upsert": upsert}
+    return {field: value for field, value in fields.items() if value is not None}
 
 
 def engines(options: argparse.Namespace, name: str, table: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
@@ -177,34 +177,34 @@ def _upsert(options: argparse.Namespace, types: Mapping[str, str]) -> dict[str, 
     greatest = answer("--ordering", "The greater value wins of column, or none", options.ordering, _LOG_TIME, ordering)
     if greatest is not None:
         upsert["ordering_field"] = greatest
-    asked = "Buckets of a partition, for good; each may grow to some hundred megabytes"
-    return {**upsert, "buckets": answer("--buckets", asked, options.buckets, _BUCKETS, buckets)}
+    question = "Buckets of a partition, for good; each may grow to some hundred megabytes"
+    return {**upsert, "buckets": answer("--buckets", question, options.buckets, _BUCKETS, buckets)}
 
 
 def _connection(option: str, given: str | None, conn_type: str, usual: str) -> str:
     from airflow_provider_slshudi.hooks.connections import connection_ids
 
-    known = connection_ids(conn_type) if given is None else []
-    if len(known) == 1:
-        say(f"connection {known[0]}: the only one of type {conn_type}")
-        return known[0]
+    ids = connection_ids(conn_type) if given is None else []
+    if len(ids) == 1:
+        say(f"connection {ids[0]}: the only one of type {conn_type}")
+        return ids[0]
     # A secrets backend may have the usual one, and lists none.
-    default = usual if usual in known or not known else None
-    return answer(option, f"Connection ({_listed(known) or 'Airflow lists none'})", given, default, str)
+    default = usual if usual in ids or not ids else None
+    return answer(option, f"Connection ({_listed(ids) or 'Airflow lists none'})", given, default, str)
 
 
 def _logstores(connection: str, project: str) -> list[str]:
     """The project's logstores to choose from; none if the key may not list them."""
     say(f"asking {connection} for the logstores of {project}")
     try:
-        found = service_of(connection, project, "*").logstores()
+        logstores = service_of(connection, project, "*").logstores()
     except SourceRefused as refused:
         if refused.code != "Unauthorized":
             raise
         say("the key may not list them (log:ListLogStores)")
         return []
-    say(f"logstores: {_listed(found) or 'none'}")
-    return found
+    say(f"logstores: {_listed(logstores) or 'none'}")
+    return logstores
 
 
 def _beside(name: str) -> str | None:
@@ -220,8 +220,8 @@ def _beside(name: str) -> str | None:
 
 def _column(text: str, types: Mapping[str, str], fitting: Sequence[str]) -> str:
     if types.get(text) not in fitting:
-        there = [name for name, type_ in types.items() if type_ in fitting]
-        raise ValueError(f"expected a column of type {', '.join(fitting)}: {_listed(there) or 'there is none'}")
+        columns = [name for name, type_ in types.items() if type_ in fitting]
+        raise ValueError(f"expected a column of type {', '.join(fitting)}: {_listed(columns) or 'there is none'}")
     return text
 
 

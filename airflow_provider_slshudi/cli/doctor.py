@@ -32,15 +32,15 @@ def add_to(commands: Commands) -> None:
 def _run(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.doctor.finding import Verdict
 
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for item in _findings(options.pipeline):
         if not options.json:
-            _print(options.out, item, begins=not found or found[-1].about != item.about)
-        found.append(item)
-    counts = Counter(item.verdict for item in found)
+            _print(options.out, item, begins=not findings or findings[-1].about != item.about)
+        findings.append(item)
+    counts = Counter(item.verdict for item in findings)
     if options.json:
-        told = {verdict.value: counts[verdict] for verdict in Verdict}
-        print_json(options.out, {"counts": told, "findings": [asdict(item) for item in found]})
+        tally = {verdict.value: counts[verdict] for verdict in Verdict}
+        print_json(options.out, {"counts": tally, "findings": [asdict(item) for item in findings]})
     else:
         print("\n" + ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in Verdict), file=options.out)
     return int(counts[Verdict.WRONG] > 0)

@@ -40,8 +40,8 @@ def flow(value: Any) -> str:
         text: str = yaml.dump({"_": value}, Dumper=_Dumper, allow_unicode=as_it_is, **options).strip()
         return text[len("{_: ") : -len("}")] if inline else text[len("_: ") :]
 
-    found = dumped(as_it_is=True)
-    return found if found.isprintable() else dumped(as_it_is=False)
+    line = dumped(as_it_is=True)
+    return line if line.isprintable() else dumped(as_it_is=False)
 
 
 def columns(found: Sequence[Suggestion], rare: float = 0.0) -> list[str]:
@@ -52,8 +52,8 @@ def columns(found: Sequence[Suggestion], rare: float = 0.0) -> list[str]:
 def seen(item: Suggestion) -> str:
     """What was seen of a key, in one line."""
     share = "in every log" if item.share == 1 else f"in {item.share:.1%} of the logs"
-    known = repr(item.example) if item.type != "binary" else "bytes"
-    return f"{share}, like {known}" + (f"; {readable(item.note)}" if item.note else "")
+    example = repr(item.example) if item.type != "binary" else "bytes"
+    return f"{share}, like {example}" + (f"; {readable(item.note)}" if item.note else "")
 
 
 def readable(text: str) -> str:
@@ -121,6 +121,6 @@ def dag_file(name: str, upserts: bool) -> str:
     if not upserts:  # a row of theirs does not tell which log it is of
         roles.append("verify")
     imported = ",\n".join(f"    {role}_dag" for role in sorted(roles))
-    made = "\n".join(f'{role} = {role}_dag("{name}")' for role in roles)
+    dags = "\n".join(f'{role} = {role}_dag("{name}")' for role in roles)
     about = f'"""The DAGs of pipeline {name}: its file is {name}.yaml."""'
-    return f"{about}\n\nfrom airflow_provider_slshudi.dag.factories import (\n{imported},\n)\n\n{made}\n"
+    return f"{about}\n\nfrom airflow_provider_slshudi.dag.factories import (\n{imported},\n)\n\n{dags}\n"

@@ -84,8 +84,8 @@ def chosen(engines: Collection[str], formats: Collection[str] = FORMATS, by_valu
             raise ValueError(f"{engine} reads no mirror that a table at this path can have, and no Hudi table")
         if mirrors.isdisjoint(fitting):
             mirrors.add(fitting[0])
-    known = [each.version for each in reads.values() if each.version and mirrors.isdisjoint(each.mirrors)]
-    version = min(known, default=EVERY)
+    versions = [each.version for each in reads.values() if each.version and mirrors.isdisjoint(each.mirrors)]
+    version = min(versions, default=EVERY)
     return Choice(None if version == EVERY else version, mirrors)
 
 

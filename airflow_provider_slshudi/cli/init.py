@@ -51,37 +51,37 @@ def _run(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.config.load import parse_pipeline
     from airflow_provider_slshudi.rows.suggest import left_out, suggest
 
-    known = settings.dag_folders()
-    folder = choices.folder(options, known)
+    dag_folders = settings.dag_folders()
+    folder = choices.folder(options, dag_folders)
     file, dag_file = settings.place_of_new(name, folder), folder / f"{name}_dags.py"
     prompts.require_free(dag_file)
     connection, service = choices.logstore(options)
     sampled = _sample(service)
-    found = suggest(sampled.logs)
-    more = left_out(sampled.logs, found)
+    suggestions = suggest(sampled.logs)
+    more = left_out(sampled.logs, suggestions)
     if not options.json:
-        _show_columns(options, found, more)
+        _show_columns(options, suggestions, more)
 
     place = {"connection": connection, "project": service.project, "logstore": service.logstore}
-    types = {item.name: item.type for item in found if item.share >= draft.RARE}
+    types = {item.name: item.type for item in suggestions if item.share >= draft.RARE}
     table = choices.table(options, name, types or {draft.ONLY_TIME["name"]: draft.ONLY_TIME["type"]})
     version, mirror = choices.engines(options, name, table)
     looked = f"{sampled.logs.num_rows} logs looked at"
     source = {**place, "start": choices.start(options)}
-    text = draft.pipeline(name, source, table | version, found, looked, more, mirror)
+    text = draft.pipeline(name, source, table | version, suggestions, looked, more, mirror)
     pipeline = parse_pipeline(text, source=str(file))
     ledger = _known_ledger(pipeline)
     prompts.write_new({file: text, dag_file: draft.dag_file(name, pipeline.table.upsert is not None)})
 
     say("both files are written; asking what the first batch would read")
-    told = {"pipeline": name, "file": str(file), "dag_file": str(dag_file), "logs": sampled.logs.num_rows}
-    there = any(folder.is_relative_to(each.absolute()) for each in known)
-    by_name = name if there or settings.pipelines_folder() else str(file)
-    steps = _next(name, by_name, None if there else folder)
+    summary = {"pipeline": name, "file": str(file), "dag_file": str(dag_file), "logs": sampled.logs.num_rows}
+    in_dag_folder = any(folder.is_relative_to(each.absolute()) for each in dag_folders)
+    by_name = name if in_dag_folder or settings.pipelines_folder() else str(file)
+    steps = _next(name, by_name, None if in_dag_folder else folder)
     try:
         ranges = _first_plan(pipeline, service, ledger)
     except SlsHudiError as error:
-        _tell(options, {**told, "plan": None}, steps)
+        _tell(options, {**summary, "plan": None}, steps)
         raise ConfigError(
             "both files are written, but what the first batch would read is not known: `slshudi plan "
             f"{shlex.quote(by_name)}` asks again. {error}",
@@ -89,7 +89,7 @@ def _run(options: argparse.Namespace) -> int:
         ) from error
     if not options.json:
         _show_plan(options, pipeline, ranges, sampled)
-    _tell(options, {**told, "plan": [asdict(item) for item in ranges]}, steps)
+    _tell(options, {**summary, "plan": [asdict(item) for item in ranges]}, steps)
     return 0
 
 
@@ -112,15 +112,15 @@ def _sample(service: LogService) -> Sample:
     say(f"asking {service.connection.endpoint} for the shards of {place}")
     shards = service.shards()
     say(f"{len(shards)} shards; looking at the oldest and the newest logs of {min(len(shards), MOST_SHARDS)}")
-    found = sample(service, shards, _GROUPS, lambda shard, groups: say(f"  shard {shard}: {groups} log groups"))
-    if found.logs.num_rows:
-        say(f"{count(found.logs.num_rows)} logs to make columns of, from {size(found.bytes)}")
+    sampled = sample(service, shards, _GROUPS, lambda shard, groups: say(f"  shard {shard}: {groups} log groups"))
+    if sampled.logs.num_rows:
+        say(f"{count(sampled.logs.num_rows)} logs to make columns of, from {size(sampled.bytes)}")
     else:
         say(
             f"{place} holds no logs: the file gets a column for their time, and one for all keys. Once there are "
             "logs, `slshudi schema suggest` makes columns of them"
         )
-    return found
+    return sampled
 
 
 def _known_ledger(pipeline: Pipeline) -> Ledger | None:
@@ -136,9 +136,9 @@ def _known_ledger(pipeline: Pipeline) -> Ledger | None:
     name, source, table = pipeline.name, pipeline.source.identity, pipeline.table.path
     try:
         ledger = LedgerHook(settings.ledger_conn_id()).ledger_as_it_is()
-        same = (known for known in ledger.pipelines() if known.name == name or known.table == table)
+        same = (entry for entry in ledger.pipelines() if entry.name == name or entry.table == table)
         # One that wrote nothing makes room at the first run.
-        if any(ledger.has_written(known.name) for known in same):
+        if any(ledger.has_written(entry.name) for entry in same):
             ledger.require(name, source, table)
     except PipelineConflict:
         raise

@@ -56,12 +56,12 @@ def _show(options: argparse.Namespace) -> int:
     if options.transaction:
         _show_one(ledger, options)
         return 0
-    found = [item for name in _names(ledger, options) for item in ledger.last(name, options.limit)]
+    transactions = [item for name in _names(ledger, options) for item in ledger.last(name, options.limit)]
     if options.json:
-        print_json(options.out, [_as_dict(item) for item in found])
+        print_json(options.out, [_as_dict(item) for item in transactions])
     else:
         columns = ("transaction", "pipeline", "kind", "state", "instant", "rows", "changed (UTC)", "run")
-        print_table(options.out, "Transactions", columns, [_row(item) for item in found])
+        print_table(options.out, "Transactions", columns, [_row(item) for item in transactions])
     return 0
 
 
@@ -70,38 +70,40 @@ def _show_one(ledger: Ledger, options: argparse.Namespace) -> None:
     from airflow_provider_slshudi.views.history import said
 
     id_ = options.transaction
-    found, totals = ledger.get(id_), {item.range: item for item in ledger.totals(id_)}
+    transaction, totals = ledger.get(id_), {item.range: item for item in ledger.totals(id_)}
     ranges = []
     for item in ledger.ranges(id_):
         read = totals.get(item)
         ranges.append({**asdict(item), "rows": read and read.rows, "bytes": read and read.bytes})
     events = ledger.events(id_)
     if options.json:
-        print_json(options.out, {**_as_dict(found), "ranges": ranges, "events": [asdict(event) for event in events]})
+        print_json(
+            options.out, {**_as_dict(transaction), "ranges": ranges, "events": [asdict(event) for event in events]}
+        )
         return
-    print_table(options.out, f"Transaction {id_}", ("", ""), list(_as_dict(found).items()))
+    print_table(options.out, f"Transaction {id_}", ("", ""), list(_as_dict(transaction).items()))
     print_table(options.out, "Ranges", tuple(ranges[0]) if ranges else (), [tuple(item.values()) for item in ranges])
     others = [(event.at, event.what, said(event.detail)) for event in events if event.what != DECISION]
     print_table(options.out, "Events", ("at (UTC)", "what", "detail"), others)
-    made = [
+    rows = [
         (item.at, item.ledger, item.timeline, item.instant, item.decision, item.why, item.by)
         for item in decisions(events)
     ]
     columns = ("at (UTC)", "ledger", "timeline", "instant", "decision", "why", "by")
-    print_table(options.out, "Decisions, with what was seen on both sides", columns, made)
+    print_table(options.out, "Decisions, with what was seen on both sides", columns, rows)
 
 
 def _rebuild(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.repair.rebuild import rebuild
 
     work = work_of(options.pipeline)
-    found = rebuild(work, options.table_is_gone)
+    rebuilt = rebuild(work, options.table_is_gone)
     if options.json:
-        print_json(options.out, {"pipeline": work.pipeline.name, **asdict(found)})
+        print_json(options.out, {"pipeline": work.pipeline.name, **asdict(rebuilt)})
     else:
         print(
-            f"{work.pipeline.name}: {found.committed} committed transactions of the table are in the ledger, "
-            f"{len(found.rolled_back)} pending instants were rolled back",
+            f"{work.pipeline.name}: {rebuilt.committed} committed transactions of the table are in the ledger, "
+            f"{len(rebuilt.rolled_back)} pending instants were rolled back",
             file=options.out,
         )
     return 0
@@ -113,25 +115,25 @@ def _prune(options: argparse.Namespace) -> int:
     out = None if options.json else options.out
     done = {name: _prune_one(ledger, name, before, out) for name in _names(ledger, options)}
     if options.json:
-        print_json(options.out, [{"pipeline": name, **found.to_dict()} for name, found in done.items()])
+        print_json(options.out, [{"pipeline": name, **pruned.to_dict()} for name, pruned in done.items()])
     else:
         title = f"Batches that ended before {before.isoformat(' ', 'minutes')}"
         columns = ("pipeline", "packed batches", "events of theirs", "ranges of theirs")
-        rows = [(name, found.transactions, found.events, found.ranges) for name, found in done.items()]
+        rows = [(name, pruned.transactions, pruned.events, pruned.ranges) for name, pruned in done.items()]
         print_table(options.out, title, columns, rows)
     return 0
 
 
 def _prune_one(ledger: Ledger, name: str, before: datetime, out: TextIO | None) -> Pruned:
-    done, told, last = Pruned(0, 0, 0, None), time.monotonic(), ""
+    done, last_report, last = Pruned(0, 0, 0, None), time.monotonic(), ""
     while True:
         began = time.monotonic()
-        found = ledger.prune(name, before, last)
-        if found.last is None:
+        pruned = ledger.prune(name, before, last)
+        if pruned.last is None:
             return done
-        done, last = done + found, found.last
-        if out is not None and time.monotonic() - told > _TELL_SECONDS:
-            told = time.monotonic()
+        done, last = done + pruned, pruned.last
+        if out is not None and time.monotonic() - last_report > _TELL_SECONDS:
+            last_report = time.monotonic()
             print(f"{name}: {done.transactions:,} batches so far, up to {last}", file=out, flush=True)
         # Batches have their turn: on SQLite those who wait look for a free moment, and none keeps it for them.
         time.sleep(max(_PAUSE_SECONDS, time.monotonic() - began))

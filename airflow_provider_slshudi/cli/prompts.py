@@ -33,9 +33,9 @@ def answer(option: str, question: str, given: str | None, default: str | None, c
     Raises:
         ConfigError: the value is wrong; or no person can be asked and there is no default.
     """
-    asked = given is None and on_terminal()
+    interactive = given is None and on_terminal()
     while True:
-        text = given if given is not None else _ask(option, question, default) if asked else default
+        text = given if given is not None else _ask(option, question, default) if interactive else default
         if not text:
             raise ConfigError(
                 f"{option} is missing ({question}): give it, since this is no terminal where it could be asked",
@@ -45,10 +45,10 @@ def answer(option: str, question: str, given: str | None, default: str | None, c
         try:
             return check(text)
         except ValueError as wrong:
-            told = f"{option}: {text!r}: {wrong}"
-        if not asked:
-            raise ConfigError(told, source="slshudi", field=option, value=text)
-        say(told)
+            problem = f"{option}: {text!r}: {wrong}"
+        if not interactive:
+            raise ConfigError(problem, source="slshudi", field=option, value=text)
+        say(problem)
 
 
 def say(text: str) -> None:

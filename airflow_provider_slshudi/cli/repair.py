@@ -116,8 +116,8 @@ def _recover(options: argparse.Namespace) -> int:
         return PERSON
     if options.json:
         decided = [{**asdict(item), "decision": item.decision.value} for item in done.decisions]
-        left = [asdict(item) for item in done.left]
-        shown = {"pipeline": work.pipeline.name, "decided": decided, "left": left}
+        undecided = [asdict(item) for item in done.left]
+        shown = {"pipeline": work.pipeline.name, "decided": decided, "left": undecided}
         print_json(options.out, shown | ({"broken": [asdict(item) for item in broken]} if broken else {}))
     else:
         print_table(
@@ -158,13 +158,13 @@ def _skip(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.repair.actions import perform
     from airflow_provider_slshudi.repair.skip import parsed, unreadable
 
-    work, wanted = work_of(options.pipeline), parsed(options.cursors)
+    work, cursors = work_of(options.pipeline), parsed(options.cursors)
     if options.reason:
         done = perform(work, lambda run: None, Act.SKIP, user(), options.reason, cursors=options.cursors)
         print(done, file=options.out)
         return 0
-    found = [(item.shard, item.begin, why) for item, why in unreadable(work, wanted).items()]
-    print_table(options.out, f"{wanted}: log groups that cannot be read", ("shard", "cursor", "why"), found)
+    rows = [(item.shard, item.begin, why) for item, why in unreadable(work, cursors).items()]
+    print_table(options.out, f"{cursors}: log groups that cannot be read", ("shard", "cursor", "why"), rows)
     print("nothing was changed; --reason TEXT skips all of these cursors that no batch has read", file=options.out)
     return 0
 
@@ -196,17 +196,19 @@ def add_quarantine(commands: Commands) -> None:
 
 
 def _time(text: str) -> int:
-    found = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    return int((found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp())
+    moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp())
 
 
 def _show_quarantined(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.repair.replay import show
 
     work = work_of(options.pipeline)
-    found = show(work)
+    groups = show(work)
     if options.json:
-        print_json(options.out, {"pipeline": work.pipeline.name, "table": work.pipeline.quarantine_path, "logs": found})
+        print_json(
+            options.out, {"pipeline": work.pipeline.name, "table": work.pipeline.quarantine_path, "logs": groups}
+        )
         return 0
     rows = [
         (
@@ -216,7 +218,7 @@ def _show_quarantined(options: argparse.Namespace) -> int:
             item["logs"],
             *map(_shown, (item["first_time"], item["last_time"])),
         )
-        for item in found
+        for item in groups
     ]
     title = f"{work.pipeline.name}: quarantine at {work.pipeline.quarantine_path}"
     print_table(options.out, title, ("column", "type", "reason", "logs", "first (UTC)", "last (UTC)"), rows)
@@ -234,8 +236,8 @@ def _replay(options: argparse.Namespace) -> int:
     selection = Selection(options.transaction, options.column, options.reason, options.since, options.until)
     done = replay(work, selection)
     if options.json:
-        found: dict[str, Any] = {} if done is None else asdict(done)
-        print_json(options.out, {"pipeline": work.pipeline.name, **found})
+        fields: dict[str, Any] = {} if done is None else asdict(done)
+        print_json(options.out, {"pipeline": work.pipeline.name, **fields})
     elif done is None:
         print(f"{work.pipeline.name}: nothing was ever quarantined", file=options.out)
     else:

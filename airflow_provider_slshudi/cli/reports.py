@@ -61,10 +61,10 @@ def _status(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.hooks.ledger import LedgerHook
     from airflow_provider_slshudi.views.standing import Need, pipelines
 
-    found = pipelines(LedgerHook(settings.ledger_conn_id()).ledger_as_it_is(), options.pipelines or None)
-    known = {view.name for view in found}
+    views = pipelines(LedgerHook(settings.ledger_conn_id()).ledger_as_it_is(), options.pipelines or None)
+    names = {view.name for view in views}
     for name in options.pipelines:
-        if name not in known:
+        if name not in names:
             raise ConfigError(
                 f"the ledger knows no pipeline {name!r}: a pipeline is known from its first run on",
                 source="status",
@@ -72,7 +72,7 @@ def _status(options: argparse.Namespace) -> int:
                 value=name,
             )
     if options.json:
-        print_json(options.out, [_as_dict(view) for view in found])
+        print_json(options.out, [_as_dict(view) for view in views])
     else:
         columns = (
             "pipeline",
@@ -86,11 +86,11 @@ def _status(options: argparse.Namespace) -> int:
             "newest row",
             "last batch",
         )
-        print_table(options.out, "Pipelines", columns, [_row(view) for view in found])
-        for view in found:
+        print_table(options.out, "Pipelines", columns, [_row(view) for view in views])
+        for view in views:
             for trouble in view.troubles:
                 print(f"{view.name}: {trouble.dag_id} at {trouble.step}: {trouble.message}", file=options.out)
-    return 3 if any(view.need is Need.LOOK for view in found) else 0
+    return 3 if any(view.need is Need.LOOK for view in views) else 0
 
 
 def _row(view: PipelineView) -> tuple[object, ...]:
@@ -127,13 +127,13 @@ def _lag(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.views.words import count, size, span
 
     work = work_of(options.pipeline)
-    found = behind(work)
+    shards = behind(work)
     if options.json:
-        print_json(options.out, {"pipeline": work.pipeline.name, "shards": [asdict(item) for item in found]})
+        print_json(options.out, {"pipeline": work.pipeline.name, "shards": [asdict(item) for item in shards]})
         return 0
     rows = [
         (item.shard, item.covered_to, item.end, count(item.unread), size(item.unread_bytes), span(item.seconds))
-        for item in found
+        for item in shards
     ]
     columns = ("shard", "read to", "end", "unread log groups", "unread (estimate)", "behind")
     print_table(options.out, f"{work.pipeline.name}, as the service says now", columns, rows)

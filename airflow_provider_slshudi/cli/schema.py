@@ -70,21 +70,21 @@ def _diff(options: argparse.Namespace) -> int:
 
     pipeline = settings.pipeline(options.pipeline)
     table = pipeline.table.path
-    found = changes(pipeline)
-    refused = any(change.kind is Kind.REFUSED for change in found or ())
+    differences = changes(pipeline)
+    refused = any(change.kind is Kind.REFUSED for change in differences or ())
     if options.json:
-        told = [{**asdict(change), "kind": change.kind.value} for change in found or ()]
-        about = {"pipeline": pipeline.name, "table": table, "exists": found is not None}
-        print_json(options.out, {**about, "changes": told})
+        entries = [{**asdict(change), "kind": change.kind.value} for change in differences or ()]
+        about = {"pipeline": pipeline.name, "table": table, "exists": differences is not None}
+        print_json(options.out, {**about, "changes": entries})
         return int(refused)
-    if found is None:
+    if differences is None:
         print(f"{table}: no table yet; the first batch makes it with the file's columns", file=options.out)
         return 0
     print_table(
         options.out,
         f"{pipeline.name}: what the next batch changes in {table}",
         ("column", "in the table", "in the file", "", "what becomes of it"),
-        [(change.column, change.there, change.wanted, change.kind.value, change.note) for change in found],
+        [(change.column, change.there, change.wanted, change.kind.value, change.note) for change in differences],
     )
     return int(refused)
 
@@ -103,14 +103,14 @@ def _suggest(options: argparse.Namespace) -> int:
 
         taken = {*META.names, *(column.source_key for column in pipeline.columns)}
         names = [name for name, _ in table_columns(pipeline)]
-    found = suggest(logs, taken, names)
+    suggestions = suggest(logs, taken, names)
     if options.json:
-        keys = [{**asdict(item), "column": item.column()} for item in found]
+        keys = [{**asdict(item), "column": item.column()} for item in suggestions]
         source = {"project": service.project, "logstore": service.logstore}
-        told = {"pipeline": pipeline and pipeline.name, **source, "logs": logs.num_rows, "keys": keys}
-        print_json(options.out, told)
+        report = {"pipeline": pipeline and pipeline.name, **source, "logs": logs.num_rows, "keys": keys}
+        print_json(options.out, report)
     else:
-        print(_yaml(pipeline, options, logs, found), end="", file=options.out)
+        print(_yaml(pipeline, options, logs, suggestions), end="", file=options.out)
     return 0
 
 
@@ -121,9 +121,9 @@ def _unnamed(options: argparse.Namespace) -> int:
 
     pipeline = settings.pipeline(options.pipeline)
     ledger = LedgerHook(settings.ledger_conn_id()).ledger_as_it_is()
-    found = unnamed(ledger, pipeline.name, pipeline.named_keys)
+    keys = unnamed(ledger, pipeline.name, pipeline.named_keys)
     if options.json:
-        print_json(options.out, {"pipeline": pipeline.name, "keys": [asdict(key) for key in found]})
+        print_json(options.out, {"pipeline": pipeline.name, "keys": [asdict(key) for key in keys]})
         return 0
     print_table(
         options.out,
@@ -131,7 +131,7 @@ def _unnamed(options: argparse.Namespace) -> int:
         ("key", "in logs", "of those looked at", "first seen", "first batch", "last seen", "examples"),
         [
             (key.key, key.logs, key.looked, key.first, key.transaction, key.last, ", ".join(map(repr, key.examples)))
-            for key in found
+            for key in keys
         ],
     )
     return 0

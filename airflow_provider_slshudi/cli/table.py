@@ -79,10 +79,10 @@ def _run(options: argparse.Namespace) -> int:
 
     work = work_of(options.pipeline)
     compared = (check_metadata(work),) if options.check else rebuild_metadata(work)
-    found = dict(zip(("before", "after"), compared, strict=False))
+    checks = dict(zip(("before", "after"), compared, strict=False))
     if options.json:
-        told = {when: {"ok": item.ok, **asdict(item)} for when, item in found.items()}
-        print_json(options.out, {"pipeline": work.pipeline.name, **told})
+        entries = {when: {"ok": item.ok, **asdict(item)} for when, item in checks.items()}
+        print_json(options.out, {"pipeline": work.pipeline.name, **entries})
     else:
         columns = ("", *COUNTS, "ahead", "unreadable", "examples")
         print_table(
@@ -91,10 +91,10 @@ def _run(options: argparse.Namespace) -> int:
             columns,
             [
                 (when, *(getattr(item, name) for name in COUNTS), item.ahead, item.unreadable, " ".join(item.examples))
-                for when, item in found.items()
+                for when, item in checks.items()
             ],
         )
-    return 0 if list(found.values())[-1].ok else DAMAGED
+    return 0 if list(checks.values())[-1].ok else DAMAGED
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -145,9 +145,11 @@ def _version(options: argparse.Namespace) -> int:
     work = work_of(options.pipeline)
     if options.to is not None:
         version.change(work, options.to)
-    found = version.versions(work)
+    versions = version.versions(work)
     if options.json:
-        print_json(options.out, {"pipeline": work.pipeline.name, "versions": found})
+        print_json(options.out, {"pipeline": work.pipeline.name, "versions": versions})
     else:
-        print_table(options.out, f"{work.pipeline.name}: version of Hudi's tables", ("table", "version"), found.items())
+        print_table(
+            options.out, f"{work.pipeline.name}: version of Hudi's tables", ("table", "version"), versions.items()
+        )
     return 0

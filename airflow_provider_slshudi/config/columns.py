@@ -131,15 +131,19 @@ class NamedKeys(Container[str]):
         self._structs: set[str] = set()
         for column in columns:
             key, path, type_ = column.source_key, column.path or "$", parse_type(column.type)
-            self._named |= {key, place_of(key, path), *(place_of(key, at) for at in named_fields(type_, path))}
+            self._named |= {
+                key,
+                place_of(key, path),
+                *(place_of(key, field_path) for field_path in named_fields(type_, path)),
+            }
             if has_fields(type_):
                 self._structs.add(key)
 
     def __contains__(self, key: object) -> bool:
         if key in self._named:
             return True
-        of, is_field, _ = str(key).partition(" $")
-        if is_field and of in self._named:
+        source_key, is_field, _ = str(key).partition(" $")
+        if is_field and source_key in self._named:
             # Other types keep all fields of a JSON text.
-            return of not in self._structs
+            return source_key not in self._structs
         return self._has_rest

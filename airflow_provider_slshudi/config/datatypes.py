@@ -85,9 +85,9 @@ def parse_type(text: str) -> DataType:
         ValueError: the text is no type; the message says where it goes wrong and what is allowed.
     """
     reader = _Reader(text)
-    found = reader.type_(0)
+    tree = reader.type_(0)
     reader.end()
-    return found
+    return tree
 
 
 def holds(type_: DataType, name: str) -> bool:
@@ -153,9 +153,9 @@ class _Reader:
         scale = self._number()
         self._expect(")")
         if not 1 <= precision <= MOST_DIGITS or scale > precision:
-            found = self._text[begin : self._at]
+            arguments = self._text[begin : self._at]
             raise ValueError(
-                f"decimal{found}: expected 1 to {MOST_DIGITS} digits, and of them no more behind the point"
+                f"decimal{arguments}: expected 1 to {MOST_DIGITS} digits, and of them no more behind the point"
             )
         return Decimal(precision, scale)
 

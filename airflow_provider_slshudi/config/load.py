@@ -78,14 +78,14 @@ def parse_pipeline(text: str, source: str) -> Pipeline:
 def _refusal(error: ValidationError, node: yaml.Node, source: str) -> ConfigError:
     problems = []
     for problem in error.errors(include_url=False):
-        location, line, at = _locate(node, problem["loc"])
+        location, line, entry_node = _locate(node, problem["loc"])
         message = problem["msg"].removeprefix("Value error, ")
-        given = problem["input"]
-        found = "" if problem["type"] == "missing" or isinstance(given, dict) else f": {given!r}"
-        if given is None and isinstance(at, yaml.ScalarNode):
-            found = f": {at.value or 'nothing'}"
-            message = f'YAML reads this as no value; if a text is meant, write it in quotes: "{at.value}"'
-        problems.append((location, given, f"{source} line {line}: {location or 'pipeline'}{found}: {message}"))
+        entry = problem["input"]
+        entry_text = "" if problem["type"] == "missing" or isinstance(entry, dict) else f": {entry!r}"
+        if entry is None and isinstance(entry_node, yaml.ScalarNode):
+            entry_text = f": {entry_node.value or 'nothing'}"
+            message = f'YAML reads this as no value; if a text is meant, write it in quotes: "{entry_node.value}"'
+        problems.append((location, entry, f"{source} line {line}: {location or 'pipeline'}{entry_text}: {message}"))
     field, value, _ = problems[0]
     return ConfigError("\n".join(text for *_, text in problems), source=source, field=field, value=value)
 
@@ -99,12 +99,12 @@ def _locate(node: yaml.Node, loc: tuple[int | str, ...]) -> tuple[str, int, yaml
     for depth, part in enumerate(loc):
         if isinstance(node, yaml.MappingNode):
             # What was merged comes first, and what overrides it last.
-            found = next(((key, value) for key, value in reversed(node.value) if key.value == str(part)), None)
-            if found is None:
+            pair = next(((key, value) for key, value in reversed(node.value) if key.value == str(part)), None)
+            if pair is None:
                 if depth == len(loc) - 1:
                     field += f".{part}" if field else str(part)
                 continue
-            node, line = found[1], found[0].start_mark.line + 1
+            node, line = pair[1], pair[0].start_mark.line + 1
             field += f".{part}" if field else str(part)
         elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
             node = node.value[part]
@@ -119,12 +119,12 @@ def _repeated_keys(node: yaml.Node, prefix: str = "") -> Iterator[tuple[str, int
         for index, item in enumerate(node.value):
             yield from _repeated_keys(item, f"{prefix}[{index}]")
     if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 continue
             field = f"{prefix}.{key.value}" if prefix else str(key.value)
-            if key.value in seen:
+            if key.value in keys:
                 yield field, key.start_mark.line + 1
-            seen.add(key.value)
+            keys.add(key.value)
             yield from _repeated_keys(value, field)

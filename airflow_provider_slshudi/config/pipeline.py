@@ -134,7 +134,7 @@ class Check(Model):
 
     @model_validator(mode="after")
     def _one_of_three(self) -> Check:
-        if sum(given is not None for given in (self.every, self.batch, self.freshness)) != 1:
+        if sum(setting is not None for setting in (self.every, self.batch, self.freshness)) != 1:
             raise ValueError("give one of every, batch, freshness")
         return self
 
@@ -241,10 +241,12 @@ class Pipeline(Model):
         ordered = {name for name, type_ in self._filled.items() if isinstance(type_, (Scalar, Decimal))}
         unordered = set(clustering.sort) & {*self._filled, self.rest_column} - ordered if clustering else set()
         if unordered:
-            told = listed(unordered)
-            raise ValueError(f"maintenance.clustering.sort names {told}: arrays, maps and structs have no order")
-        for what, given in (("columns", names), ("checks", [check.name for check in self.checks])):
-            twice = {name for name in given if given.count(name) > 1}
+            unordered_names = listed(unordered)
+            raise ValueError(
+                f"maintenance.clustering.sort names {unordered_names}: arrays, maps and structs have no order"
+            )
+        for what, kind_names in (("columns", names), ("checks", [check.name for check in self.checks])):
+            twice = {name for name in kind_names if kind_names.count(name) > 1}
             if twice:
                 raise ValueError(f"{what} named twice: {listed(twice)}")
         return self
@@ -253,11 +255,13 @@ class Pipeline(Model):
     def _quarantine_apart(self) -> Pipeline:
         if self.quarantines and self.table.upsert is not None:
             raise ValueError("a quarantine is for tables that are appended to: upsert has `nullify` and `fail`")
-        (of, table), (other, beside) = (scheme_and_place(f"{at}/") for at in (self.table.path, self.quarantine_path))
+        (scheme, table), (other, beside) = (
+            scheme_and_place(f"{uri}/") for uri in (self.table.path, self.quarantine_path)
+        )
         named = f"quarantine.path {self.quarantine_path} and table.path {self.table.path}"
-        if "oss" in (of, other) and "file" not in (of, other) and of != other:
+        if "oss" in (scheme, other) and "file" not in (scheme, other) and scheme != other:
             raise ValueError(f"{named} are in two object stores, and a machine's settings lead to one")
-        if (of == "file") == (other == "file") and (table.startswith(beside) or beside.startswith(table)):
+        if (scheme == "file") == (other == "file") and (table.startswith(beside) or beside.startswith(table)):
             raise ValueError(f"{named} share a folder")
         return self
 
@@ -278,8 +282,8 @@ class Pipeline(Model):
         iceberg = self.mirror.iceberg
         location = iceberg.location if iceberg is not None else None
         if location is not None:
-            (of, table), (other, beside) = (scheme_and_place(f"{at}/") for at in (path, location))
-            if (of == "file") == (other == "file") and (table.startswith(beside) or beside.startswith(table)):
+            (scheme, table), (other, beside) = (scheme_and_place(f"{uri}/") for uri in (path, location))
+            if (scheme == "file") == (other == "file") and (table.startswith(beside) or beside.startswith(table)):
                 raise ValueError(f"mirror.iceberg.location {location} and table.path {path} share a folder")
         return self
 
@@ -297,14 +301,14 @@ class Pipeline(Model):
         if upsert.delete_marker is not None:
             named.append(("delete_marker", upsert.delete_marker, ("boolean",)))
         for field, name, types in named:
-            found = next((column.type for column in self.columns if column.name == name), None)
-            if found is None or found not in types:
+            column_type = next((column.type for column in self.columns if column.name == name), None)
+            if column_type is None or column_type not in types:
                 derived = isinstance(self.table.partition, EventTimePartition) and self.table.partition.name == name
                 why = (
                     "the partition's own, which no log fills"
                     if derived
-                    else f"of type {found}"
-                    if found
+                    else f"of type {column_type}"
+                    if column_type
                     else "not there"
                 )
                 fitting = listed(column.name for column in self.columns if column.type in types)

@@ -31,14 +31,16 @@ def parse_path(text: str) -> tuple[str | int, ...]:
     if not text.startswith("$"):
         raise ValueError("a path begins with $, the whole value: $.user.id, $.items[0].price, $['odd name']")
     steps: list[str | int] = []
-    at = 1
-    while at < len(text):
-        match = _STEP.match(text, at)
+    position = 1
+    while position < len(text):
+        match = _STEP.match(text, position)
         if match is None:
-            raise ValueError(f"at {text[at:]!r}: a step is .name, [0] or ['name']; a path names one place, so no *")
+            raise ValueError(
+                f"at {text[position:]!r}: a step is .name, [0] or ['name']; a path names one place, so no *"
+            )
         name, index, quoted = match.groups()
         steps.append(int(index) if index is not None else name or quoted)
-        at = match.end()
+        position = match.end()
     if not steps:
         raise ValueError("a path has at least one step after $: .name, [0] or ['name']")
     return tuple(steps)

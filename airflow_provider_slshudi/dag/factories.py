@@ -81,14 +81,14 @@ def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     Raises:
         ConfigError: the pipeline file is missing or wrong.
     """
-    found = settings.pipeline(pipeline, dagfile.calling())
-    described = f"{found.source.identity}: what is new"
-    schedule = dag_kwargs.get("schedule", found.every)
+    config = settings.pipeline(pipeline, dagfile.calling())
+    described = f"{config.source.identity}: what is new"
+    schedule = dag_kwargs.get("schedule", config.every)
     runs = _runs(schedule, "dagrun_timeout" in dag_kwargs, _MOST_TAILS)
-    given = {"schedule": found.every, "description": described, "max_active_runs": runs}
-    with _dag(found, "tail", dag_kwargs, **given) as dag:
+    arguments = {"schedule": config.every, "description": described, "max_active_runs": runs}
+    with _dag(config, "tail", dag_kwargs, **arguments) as dag:
         micro_batch(pipeline, partial(SlsHudiPlanOperator, wait=_NEWS if _is_endless(schedule) else timedelta()))
-    return _explained(found, dag)
+    return _explained(config, dag)
 
 
 def fleet_dag(pipelines: Sequence[str], name: str = "fleet", **dag_kwargs: Any) -> DAG:
@@ -113,11 +113,11 @@ def fleet_dag(pipelines: Sequence[str], name: str = "fleet", **dag_kwargs: Any) 
     schedule = dag_kwargs.pop("schedule", "1m")
     schedule = every(schedule) if isinstance(schedule, str) else schedule
     runs = _runs(schedule, "dagrun_timeout" in dag_kwargs, _MOST_FLEETS)
-    given = {"schedule": schedule, "max_active_runs": runs, "description": f"{len(names)} pipelines: what is new"}
+    arguments = {"schedule": schedule, "max_active_runs": runs, "description": f"{len(names)} pipelines: what is new"}
     stems = [*map(settings.stem, names)]
     owner = (dag_kwargs.get("default_args") or {}).get("owner", "")
     page = task_docs.of_fleet(stems, schedule, _named(owner))
-    with _made(name, stems, {**given, "doc_md": page, **dag_kwargs}) as dag:
+    with _made(name, stems, {**arguments, "doc_md": page, **dag_kwargs}) as dag:
         wait = _NEWS if _is_endless(schedule) else timedelta()
         look = SlsHudiLookOperator(
             task_id="look", pipelines=names, wait=wait, doc_md=task_docs.of_fleets_task("look", _named(owner))
@@ -138,7 +138,7 @@ def backfill_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
 
     One run is one batch; if more is left, it triggers the next run.
     """
-    found = settings.pipeline(pipeline, dagfile.calling())
+    config = settings.pipeline(pipeline, dagfile.calling())
     params = {
         "cursors": Param(
             None, title="Cursors", description='{"0": ["begin", "end"]}: cursors in quotes, end excluded', **_CURSORS
@@ -152,17 +152,17 @@ def backfill_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
             False, type="boolean", title="Dry run", description="Only say what would be read, and how long it takes"
         ),
     }
-    given = {"params": params, "description": f"{found.source.identity}: what was left out or skipped"}
-    with _dag(found, "backfill", dag_kwargs, **given) as dag:
+    arguments = {"params": params, "description": f"{config.source.identity}: what was left out or skipped"}
+    with _dag(config, "backfill", dag_kwargs, **arguments) as dag:
         batch = micro_batch(pipeline, plan=SlsHudiBackfillPlanOperator)
         planned: Any = batch.get_child_by_label("plan")
         batch >> SlsHudiBackfillRestOperator(task_id="rest", pipeline=pipeline, planned=planned.output)
-    return _explained(found, dag)
+    return _explained(config, dag)
 
 
 def recovery_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     """`{name}_recovery`: decides dangling transactions now; arguments and errors as `tail_dag`."""
-    found = settings.pipeline(pipeline, dagfile.calling())
+    config = settings.pipeline(pipeline, dagfile.calling())
     params = {
         "transactions": Param(
             None,
@@ -172,10 +172,10 @@ def recovery_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
             description="Ids to decide although their run has not ended",
         )
     }
-    given = {"params": params, "description": f"{found.table.path}: decide what runs left undecided"}
-    with _dag(found, "recovery", dag_kwargs, **given) as dag:
-        SlsHudiRecoverOperator(task_id="recover", pipeline=pipeline, outlets=[settled_alias(found)])
-    return _explained(found, dag)
+    arguments = {"params": params, "description": f"{config.table.path}: decide what runs left undecided"}
+    with _dag(config, "recovery", dag_kwargs, **arguments) as dag:
+        SlsHudiRecoverOperator(task_id="recover", pipeline=pipeline, outlets=[settled_alias(config)])
+    return _explained(config, dag)
 
 
 def repair_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
@@ -196,7 +196,7 @@ def override_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
 
 def _acts_dag(pipeline: str, role: str, first: Act | None, dag_kwargs: dict[str, Any]) -> DAG:
     """A DAG that does the acts of a role; `first` is what its form in Airflow proposes."""
-    found = settings.pipeline(pipeline, dagfile.calling())
+    config = settings.pipeline(pipeline, dagfile.calling())
     params = {
         "act": Param(
             first and first.value,
@@ -213,46 +213,49 @@ def _acts_dag(pipeline: str, role: str, first: Act | None, dag_kwargs: dict[str,
             None, type=["string", "null"], title="Cursors", description="SHARD:BEGIN-END, the end excluded, of `skip`"
         ),
     }
-    description = f"{found.table.path}: what a person has to decide"
+    description = f"{config.table.path}: what a person has to decide"
     # It runs when a person presses a button, never by itself.
-    given: dict[str, Any] = {"params": params, "description": description, "is_paused_upon_creation": False}
-    with _dag(found, role, dag_kwargs, **given) as dag:
+    arguments: dict[str, Any] = {"params": params, "description": description, "is_paused_upon_creation": False}
+    with _dag(config, role, dag_kwargs, **arguments) as dag:
         SlsHudiRepairOperator(task_id=role, pipeline=pipeline, role=role)
-    return _explained(found, dag)
+    return _explained(config, dag)
 
 
 def verify_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     """`{name}_verify`: proves that every log is in the table once, or fails; arguments and errors as `tail_dag`."""
-    found = settings.pipeline(pipeline, dagfile.calling())
+    config = settings.pipeline(pipeline, dagfile.calling())
     params = {
         "source": Param(
             False, type="boolean", title="Source", description="Compare with what the log service still holds, too"
         )
     }
-    given = {"params": params, "description": f"{found.table.path}: every log once"}
-    with _dag(found, "verify", dag_kwargs, **given) as dag:
+    arguments = {"params": params, "description": f"{config.table.path}: every log once"}
+    with _dag(config, "verify", dag_kwargs, **arguments) as dag:
         SlsHudiVerifyOperator(task_id="verify", pipeline=pipeline)
-    return _explained(found, dag)
+    return _explained(config, dag)
 
 
 def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     """`{name}_maintenance`: clusters or compacts, cleans and archives while batches go on, as often as the pipeline's
     `maintenance.schedule` says; arguments and errors as `tail_dag`.
     """
-    found = settings.pipeline(pipeline, dagfile.calling())
-    given = {"schedule": found.maintenance.every, "description": f"{found.table.path}: files and timeline stay few"}
-    with _dag(found, "maintenance", dag_kwargs, **given) as dag:
+    config = settings.pipeline(pipeline, dagfile.calling())
+    arguments = {
+        "schedule": config.maintenance.every,
+        "description": f"{config.table.path}: files and timeline stay few",
+    }
+    with _dag(config, "maintenance", dag_kwargs, **arguments) as dag:
         # Side by side: each service finds its own work, and one that fails does not hold up the others.
         cleaned = SlsHudiCleanOperator(task_id="clean", pipeline=pipeline)
         cleaned >> SlsHudiArchiveOperator(task_id="archive", pipeline=pipeline)
         rewriting: list[SlsHudiClusterOperator] = []
-        if found.clusters:
+        if config.clusters:
             rewriting.append(SlsHudiClusterOperator(task_id="cluster", pipeline=pipeline))
-        if found.compacts:
+        if config.compacts:
             rewriting.append(SlsHudiCompactOperator(task_id="compact", pipeline=pipeline))
-        if found.mirror is not None and rewriting:
+        if config.mirror is not None and rewriting:
             rewriting >> SlsHudiMirrorOperator(task_id="mirror", pipeline=pipeline)
-    return _explained(found, dag)
+    return _explained(config, dag)
 
 
 def watch_dag(
@@ -274,12 +277,12 @@ def watch_dag(
         expires: told if the service drops unread logs sooner than this.
         dag_kwargs: the DAG's arguments; they replace ours.
     """
-    found = settings.pipeline(pipeline, dagfile.calling())
+    config = settings.pipeline(pipeline, dagfile.calling())
     limits = {"behind": behind, "dangling": dangling, "expires": expires}
-    given = {"schedule": timedelta(minutes=15), "description": f"{found.table.path}: whether a person has to look"}
-    with _dag(found, "watch", dag_kwargs, **given) as dag:
+    arguments = {"schedule": timedelta(minutes=15), "description": f"{config.table.path}: whether a person has to look"}
+    with _dag(config, "watch", dag_kwargs, **arguments) as dag:
         SlsHudiWatchOperator(task_id="watch", pipeline=pipeline, **limits)
-    return _explained(found, dag)
+    return _explained(config, dag)
 
 
 def micro_batch(
@@ -295,21 +298,21 @@ def micro_batch(
     Raises:
         ConfigError: the pipeline file is missing or wrong.
     """
-    found = settings.pipeline(pipeline, dagfile.calling())
+    config = settings.pipeline(pipeline, dagfile.calling())
     with TaskGroup(group_id) as group:
-        settle = SlsHudiSettleSensor(task_id="settle", pipeline=pipeline, outlets=[settled_alias(found)])
+        settle = SlsHudiSettleSensor(task_id="settle", pipeline=pipeline, outlets=[settled_alias(config)])
         planned = plan(task_id="plan", pipeline=pipeline)
         of_batch: dict[str, Any] = {"pipeline": pipeline, "transaction": planned.output}
         opened = SlsHudiOpenOperator(task_id="open", **of_batch)
         appended = SlsHudiAppendOperator(task_id="append", **of_batch)
         recorded = SlsHudiRecordOperator(task_id="record", **of_batch)
-        committed = SlsHudiCommitOperator(task_id="commit", outlets=[table_asset(found)], **of_batch)
+        committed = SlsHudiCommitOperator(task_id="commit", outlets=[table_asset(config)], **of_batch)
         settle >> planned >> opened >> appended >> recorded >> committed
-        if found.catalog is not None:
+        if config.catalog is not None:
             committed >> SlsHudiSyncOperator(task_id="sync", pipeline=pipeline)
-        if found.mirror is not None:
+        if config.mirror is not None:
             committed >> SlsHudiMirrorOperator(task_id="mirror", pipeline=pipeline)
-    _explain(found, group.iter_tasks())
+    _explain(config, group.iter_tasks())
     return group
 
 
@@ -324,12 +327,12 @@ def _is_endless(schedule: Any) -> bool:
 
 
 def _dag(pipeline: Pipeline, role: str, dag_kwargs: dict[str, Any], **ours: Any) -> DAG:
-    given = {"schedule": None, **ours, **dag_kwargs}
-    owner = (given.get("default_args") or {}).get("owner", "")
-    page = task_docs.of_dag(pipeline, role, given["schedule"], _named(owner))
+    arguments = {"schedule": None, **ours, **dag_kwargs}
+    owner = (arguments.get("default_args") or {}).get("owner", "")
+    page = task_docs.of_dag(pipeline, role, arguments["schedule"], _named(owner))
     if pipeline.timezone is not None:
-        given = {"start_date": _START.replace(tzinfo=ZoneInfo(pipeline.timezone)), **given}
-    return _made(f"{pipeline.name}_{role}", [pipeline.name], {"doc_md": page, **given})
+        arguments = {"start_date": _START.replace(tzinfo=ZoneInfo(pipeline.timezone)), **arguments}
+    return _made(f"{pipeline.name}_{role}", [pipeline.name], {"doc_md": page, **arguments})
 
 
 def _made(dag_id: str, pipelines: Iterable[str], given: dict[str, Any]) -> DAG:

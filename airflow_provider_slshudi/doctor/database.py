@@ -81,23 +81,23 @@ class Database:
             return unknown(_NOT_ASKED)
         if self._is_missing(self._engine):
             return ok("there is no file yet: the first use makes it")
-        self._versions = found = versions(self._engine)
-        if found.airflows:
-            return wrong(f"{found.database}: this is Airflow's own database", "give the ledger a database of its own")
-        if found.tables is None:
-            return ok(f"{found.database}, no tables yet: the first use makes them, of version {found.newest}")
-        if not found.known:
+        self._versions = schema = versions(self._engine)
+        if schema.airflows:
+            return wrong(f"{schema.database}: this is Airflow's own database", "give the ledger a database of its own")
+        if schema.tables is None:
+            return ok(f"{schema.database}, no tables yet: the first use makes them, of version {schema.newest}")
+        if not schema.known:
             return wrong(
-                f"{found.database}, tables of version {found.tables}, which this package does not know: its own is "
-                f"{found.newest}",
+                f"{schema.database}, tables of version {schema.tables}, which this package does not know: its own is "
+                f"{schema.newest}",
                 "install the version of airflow-provider-slshudi that wrote them, or a newer one",
             )
-        if found.tables != found.newest:
+        if schema.tables != schema.newest:
             return warning(
-                f"{found.database}, tables of version {found.tables}: the next use brings them to {found.newest}",
+                f"{schema.database}, tables of version {schema.tables}: the next use brings them to {schema.newest}",
                 "install this version on all machines before that; older ones do not know those tables",
             )
-        return ok(f"{found.database}, tables of version {found.tables}, this package's own")
+        return ok(f"{schema.database}, tables of version {schema.tables}, this package's own")
 
     def tls(self) -> Seen:
         """Whether what the ledger is told, and asked, can be read on the way."""

@@ -79,36 +79,38 @@ def run(about: str, checks: Iterable[Check], seconds: float = SECONDS) -> Iterat
 
     Checks run in a thread of their own: no time limit ends the search for a name, or a database that says nothing.
     """
-    left, answers, over = list(checks), queue.SimpleQueue[Seen](), threading.Event()
+    queued_checks, answers, over = list(checks), queue.SimpleQueue[Seen](), threading.Event()
 
     def work() -> None:
-        for check in left:
+        for check in queued_checks:
             if over.is_set():
                 return
             answers.put(_answer(check))
 
     threading.Thread(target=work, name=f"slshudi-doctor-{about}", daemon=True).start()
     deadline = time.monotonic() + seconds
-    for place, check in enumerate(left):
+    for place, check in enumerate(queued_checks):
         try:
-            seen = answers.get(timeout=max(0.0, deadline - time.monotonic()))
+            answer = answers.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
             over.set()
-            seen = unknown(f"no answer within {seconds:.0f} s", "see whether it answers at all from this machine")
-            yield _finding(about, check, seen)
-            for other in left[place + 1 :]:
+            answer = unknown(f"no answer within {seconds:.0f} s", "see whether it answers at all from this machine")
+            yield _finding(about, check, answer)
+            for other in queued_checks[place + 1 :]:
                 yield _finding(about, other, unknown(f"not asked: {check.name} gave no answer"))
             return
-        yield _finding(about, check, seen)
+        yield _finding(about, check, answer)
 
 
 def told(checks: Iterable[Check]) -> tuple[bool, str]:
     """The findings for a test button: whether nothing is wrong and all is known, and what was seen."""
-    found = list(run("connection", checks, BUTTON_SECONDS))
-    bad, open_ = ([item for item in found if item.verdict is verdict] for verdict in (Verdict.WRONG, Verdict.UNKNOWN))
-    shown = bad or open_ or found
+    findings = list(run("connection", checks, BUTTON_SECONDS))
+    bad, open_ = (
+        [item for item in findings if item.verdict is verdict] for verdict in (Verdict.WRONG, Verdict.UNKNOWN)
+    )
+    shown = bad or open_ or findings
     lines = [f"{item.check}: {item.seen}{f' ({item.mend})' if item.mend else ''}" for item in shown]
-    return shown is found, "; ".join(lines)
+    return shown is findings, "; ".join(lines)
 
 
 def _answer(check: Check) -> Seen:

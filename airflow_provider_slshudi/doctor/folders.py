@@ -44,14 +44,14 @@ def test_button(value: str) -> Seen:
 
 def executor(names: Sequence[str], sqlite: bool) -> Seen:
     """`[core] executor`."""
-    told = ", ".join(names)
+    executors = ", ".join(names)
     others = [name for name in names if name.rpartition(".")[2] != _LOCAL_EXECUTOR]
     if sqlite and others:
         return wrong(
-            f"{told}, and the ledger is an SQLite file: machines would have ledgers of their own",
+            f"{executors}, and the ledger is an SQLite file: machines would have ledgers of their own",
             "use PostgreSQL for the ledger, or the LocalExecutor alone",
         )
-    return ok(told)
+    return ok(executors)
 
 
 def dags(folder: Path, bundles: Mapping[str, str]) -> Seen:
@@ -122,12 +122,12 @@ class Place:
         storage, name = self._somewhere()
         storage.write(name, _CONTENT)
         try:
-            found = storage.read(name)
+            content = storage.read(name)
         finally:
             storage.delete(name)
         place = f"{storage.uri}/{name}"
-        if found != _CONTENT:
-            return wrong(f"{place} was written with {len(_CONTENT)} bytes, and read with {len(found or b'')}")
+        if content != _CONTENT:
+            return wrong(f"{place} was written with {len(_CONTENT)} bytes, and read with {len(content or b'')}")
         if storage.exists(name):
             return wrong(f"{place} was deleted, and is still there")
         return ok(f"a file was written, read and deleted below {storage.uri}")

@@ -48,16 +48,16 @@ def answers(master: str) -> Seen:
         return ok(f"{master}: drivers and tasks run on the machine of Airflow's task")
     if kind not in ("spark", "k8s"):
         return unknown(f"{master}: its address is not in the connection, so no master was asked")
-    places = [(found["host"], int(found["port"])) for found in _ADDRESS.finditer(rest)]
+    places = [(match["host"], int(match["port"])) for match in _ADDRESS.finditer(rest)]
     if not places:
         return wrong(f"{master} names no host and port", "write spark://host, and the port in its own field")
     silent = {f"{host}:{port}": reason for host, port in places if (reason := _refused(host, port))}
-    told = ", ".join(f"{place} ({reason})" for place, reason in silent.items())
+    refusals = ", ".join(f"{place} ({reason})" for place, reason in silent.items())
     mend = "see whether it runs, and whether this machine may reach it"
     if len(silent) == len(places):
-        return wrong(f"{master} does not answer: {told}", mend)
+        return wrong(f"{master} does not answer: {refusals}", mend)
     if silent:
-        return warning(f"{master} answers, but not at {told}", mend)
+        return warning(f"{master} answers, but not at {refusals}", mend)
     return ok(f"{master} takes connections")
 
 
@@ -100,10 +100,10 @@ def java() -> Seen:
     unused = bool(named) and Path(named or "") != home
     passed = f"; JAVA_HOME={named} is no Java {packages.JAVA_MAJOR}, and not used" if unused else ""
     version = packages.java_version(home)
-    seen = f"{'.'.join(map(str, version)) or packages.JAVA_MAJOR}, {home}{passed}"
+    description = f"{'.'.join(map(str, version)) or packages.JAVA_MAJOR}, {home}{passed}"
     if version and version < _LEAST_JAVA:
-        return warning(f"{seen}: it lacks the security updates of later years", _NEWER_JAVA)
-    return ok(seen)
+        return warning(f"{description}: it lacks the security updates of later years", _NEWER_JAVA)
+    return ok(description)
 
 
 def spark() -> Seen:
@@ -126,9 +126,10 @@ def spark() -> Seen:
 def _changed_by(home: Path) -> Seen | None:
     """What is wrong with the variables that a Spark's own `conf/spark-env.sh` sets; None if nothing is."""
     ours = for_children(os.environ) | packages.environment()
-    kept = {name: ours[name] for name in ("JAVA_HOME", "PYTHONPATH") if name in ours}
+    own_variables = {name: ours[name] for name in ("JAVA_HOME", "PYTHONPATH") if name in ours}
     script = (
-        f'. "$SPARK_HOME/bin/load-spark-env.sh" >&2; for name in {" ".join(kept)}; do printf "%s\\0" "${{!name}}"; done'
+        '. "$SPARK_HOME/bin/load-spark-env.sh" >&2; '
+        f'for name in {" ".join(own_variables)}; do printf "%s\\0" "${{!name}}"; done'
     )
     try:
         said = subprocess.run(
@@ -140,14 +141,17 @@ def _changed_by(home: Path) -> Seen | None:
             timeout=_PYTHON_SECONDS,
             check=True,
         ).stdout.split("\0")
-        found = dict(zip(kept, said[:-1], strict=True))
+        script_variables = dict(zip(own_variables, said[:-1], strict=True))
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         return wrong(f"{home}/bin/load-spark-env.sh does not run ({error})", "mend that Spark's conf/spark-env.sh")
-    lost = {*kept.get("PYTHONPATH", "").split(os.pathsep)} - {*found.get("PYTHONPATH", "").split(os.pathsep), ""}
+    lost = {*own_variables.get("PYTHONPATH", "").split(os.pathsep)} - {
+        *script_variables.get("PYTHONPATH", "").split(os.pathsep),
+        "",
+    }
     differ = []
-    if packages.java_major(Path(found["JAVA_HOME"])) != packages.JAVA_MAJOR:
-        differ.append(f"JAVA_HOME={found['JAVA_HOME']}, no Java {packages.JAVA_MAJOR}")
-    differ += [f"PYTHONPATH={found['PYTHONPATH']}"] if lost else []
+    if packages.java_major(Path(script_variables["JAVA_HOME"])) != packages.JAVA_MAJOR:
+        differ.append(f"JAVA_HOME={script_variables['JAVA_HOME']}, no Java {packages.JAVA_MAJOR}")
+    differ += [f"PYTHONPATH={script_variables['PYTHONPATH']}"] if lost else []
     if not differ:
         return None
     return wrong(
@@ -166,7 +170,7 @@ def python() -> Seen:
     environment["PYTHONPATH"] = os.pathsep.join([environment["PYTHONPATH"], *map(str, zips)])
     code = f"import sys; print(*sys.version_info[:2], sep='.', flush=True); {_IMPORTS}"
     try:
-        asked = subprocess.run(
+        process = subprocess.run(
             [named, "-c", code],
             env=for_children(os.environ) | environment,
             capture_output=True,
@@ -176,36 +180,38 @@ def python() -> Seen:
     except (OSError, subprocess.TimeoutExpired) as error:
         return wrong(f"{packages.PYTHON}={named} does not run ({error})", f"set {packages.PYTHON} to an interpreter")
     # Before it, what a site's own start of that Python says.
-    found, wanted = "".join(asked.stdout.split()[-1:]), f"{sys.version_info.major}.{sys.version_info.minor}"
-    if found != wanted:
-        return wrong(f"{packages.PYTHON}={named} is Python {found or '?'}", f"make it of Python {wanted}, as Airflow's")
-    if asked.returncode:
-        missing = asked.stderr.strip().splitlines()[-1:]
+    version, own_version = "".join(process.stdout.split()[-1:]), f"{sys.version_info.major}.{sys.version_info.minor}"
+    if version != own_version:
+        return wrong(
+            f"{packages.PYTHON}={named} is Python {version or '?'}", f"make it of Python {own_version}, as Airflow's"
+        )
+    if process.returncode:
+        missing = process.stderr.strip().splitlines()[-1:]
         needed = " ".join(["cryptography", *python_archive.DISTRIBUTIONS])
         return wrong(f"{packages.PYTHON}={named}: {''.join(missing)}", f"{named} -m pip install {needed}")
-    return ok(f"{found}, {named}")
+    return ok(f"{version}, {named}")
 
 
 def cache() -> Seen:
     """The folder of jars and archive."""
     folder = packages.cache_dir()
-    there = next(path for path in (folder, *folder.parents) if path.is_dir())
+    nearest_folder = next(path for path in (folder, *folder.parents) if path.is_dir())
     try:
-        with tempfile.NamedTemporaryFile(dir=there, prefix=".slshudi-"):
+        with tempfile.NamedTemporaryFile(dir=nearest_folder, prefix=".slshudi-"):
             pass
     except OSError as error:
         return wrong(
             f"{folder} cannot be written ({error.strerror}); this process runs as {owners.this_user()}",
             "set SLSHUDI_CACHE to a folder that can be written, on every machine",
         )
-    return ok(str(folder) if there == folder else f"{folder} is not there yet: the first use makes it")
+    return ok(str(folder) if nearest_folder == folder else f"{folder} is not there yet: the first use makes it")
 
 
 def jars(s3: bool) -> Seen:
     """Hudi's jars, or with `s3` those that reach an object store."""
     package = pins.S3_PACKAGE if s3 else pins.HUDI_PACKAGE
-    found = packages.kept(package)
-    if found is None:
+    jar_paths = packages.kept(package)
+    if jar_paths is None:
         return warning(
             f"{package} is not in {packages.cache_dir()}: the first use fetches it from Maven",
             _PREPARE.format(" --s3" if s3 else ""),
@@ -225,12 +231,12 @@ def archive() -> Seen:
     if not packages.kept(pins.HUDI_PACKAGE):
         return unknown("not looked for: it is made of the jars")
     try:
-        found = runtime.archive()
+        archive_path = runtime.archive()
     except RuntimeMissing as error:
         return unknown(f"not looked for: {error}")
-    if found is None:
+    if archive_path is None:
         return warning("there is none, so each step starts some seconds later", _PREPARE.format(""))
-    return ok(str(found))
+    return ok(str(archive_path))
 
 
 def locale() -> Seen:

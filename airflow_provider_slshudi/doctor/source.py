@@ -48,13 +48,13 @@ class Logstore:
     def connection(self) -> Seen:
         """Endpoint and logstore."""
         self._service = service = self._connect()
-        given = service.connection
-        where = f"{given.endpoint}, {service.project}/{service.logstore}"
-        if split_endpoint(given.endpoint)[0] == "http":
+        connection = service.connection
+        where = f"{connection.endpoint}, {service.project}/{service.logstore}"
+        if split_endpoint(connection.endpoint)[0] == "http":
             return warning(f"{where}: logs travel by plain HTTP, readable on the way", "begin the host with https://")
-        if given.auth_version != VERSION:
+        if connection.auth_version != VERSION:
             return warning(
-                f"{where}: requests are signed by {given.auth_version}, which is the older signature",
+                f"{where}: requests are signed by {connection.auth_version}, which is the older signature",
                 f"set the extra auth_version to {VERSION}, and region",
             )
         return ok(f"{where}, by TLS")
@@ -109,16 +109,16 @@ class Logstore:
         if self._service is None or not self._shards:
             return unknown("not asked: the shards are not known")
         try:
-            kept = self._service.retention()
+            retention = self._service.retention()
         except SourceRefused as refused:
             return warning(
                 f"{_not_allowed('log:GetLogStore', refused)}. Pipelines run without it; but a shard that is a day old "
                 "when it is first seen counts as one that may have lost logs",
                 _allow(self._service, "log:GetLogStore"),
             )
-        if kept is None:
+        if retention is None:
             return unknown("log:GetLogStore is allowed, but the service does not say how long it keeps logs")
-        return ok(f"log:GetLogStore is allowed: logs are kept for {kept[0] // _DAY} days")
+        return ok(f"log:GetLogStore is allowed: logs are kept for {retention[0] // _DAY} days")
 
     def clock(self) -> Seen:
         """This machine's clock beside the service's."""

@@ -43,8 +43,8 @@ class Unnamed:
             logs.update(part.logs)
             for key, values in part.examples.items():
                 examples[key] = list(dict.fromkeys([*examples.get(key, []), *values]))[:EXAMPLES]
-        kept = dict(logs.most_common(MOST))
-        return cls(looked, kept, {key: examples[key] for key in kept if key in examples})
+        frequent_keys = dict(logs.most_common(MOST))
+        return cls(looked, frequent_keys, {key: examples[key] for key in frequent_keys if key in examples})
 
 
 _MANIFEST = "manifest-"
@@ -224,10 +224,10 @@ class Claim:
 
     def order(self, digest: str | None) -> BatchOrder:
         """The order of the append; raises as `require`, and as `standing_order`."""
-        found = self.standing_order(digest)
-        if found is None:
+        order = self.standing_order(digest)
+        if order is None:
             raise self._withdrawn()
-        return found
+        return order
 
     def standing_order(self, digest: str | None) -> BatchOrder | None:
         """The order of the append, None where it was withdrawn.
@@ -311,8 +311,8 @@ def write_owner(storage: Storage, instant: str, owner: Owner) -> None:
 
 def read_owner(storage: Storage, instant: str) -> Owner | None:
     """Whose instant this is, None where no transaction of ours opened it."""
-    found = storage.read_json(f"{folder(instant)}/owner.json")
-    return None if found is None else Owner(**found)
+    content = storage.read_json(f"{folder(instant)}/owner.json")
+    return None if content is None else Owner(**content)
 
 
 def write_order(storage: Storage, order: BatchOrder) -> str:

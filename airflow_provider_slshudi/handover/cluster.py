@@ -47,13 +47,13 @@ class Report:
     @classmethod
     def from_json(cls, text: str) -> Report:
         """The report that `to_json` wrote. Raises ValueError: it is none."""
-        told = _known(cls, text)
-        lines = told.get("lines", [])
-        if not {"driver", "host"} <= told.keys() or not isinstance(told.get("first", 0), int):
+        report = _known(cls, text)
+        lines = report.get("lines", [])
+        if not {"driver", "host"} <= report.keys() or not isinstance(report.get("first", 0), int):
             raise ValueError("it is no report")
         if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
             raise ValueError("its lines are no text")
-        return cls(**told)
+        return cls(**report)
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,9 @@ class Reply:
 def _known(kind: type, text: str) -> dict[str, Any]:
     """What a message says, but for what another version says besides. Raises ValueError: it is no message."""
     try:
-        told = json.loads(text)
+        message = json.loads(text)
     except RecursionError as error:
         raise ValueError("it is too deep") from error
-    if not isinstance(told, dict):
+    if not isinstance(message, dict):
         raise ValueError(f"{text[:100]!r} is no message")
-    return {item.name: told[item.name] for item in fields(kind) if item.name in told}
+    return {item.name: message[item.name] for item in fields(kind) if item.name in message}

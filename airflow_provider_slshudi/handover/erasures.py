@@ -81,12 +81,12 @@ def accept(main: Storage, erasure: Erasure, reason: str) -> None:
 
 def accepted(main: Storage) -> list[Erasure]:
     """The accepted changes, oldest first."""
-    found = []
+    erasures = []
     for name in sorted(main.names(_FOLDER) or []):
         if name.endswith(".json"):
-            told = main.read_json(f"{_FOLDER}/{name}")
-            found.append(Erasure(**{field: told[field] for field in ("of", "instant", "operation", "rows")}))
-    return sorted(found, key=lambda item: item.instant)
+            content = main.read_json(f"{_FOLDER}/{name}")
+            erasures.append(Erasure(**{field: content[field] for field in ("of", "instant", "operation", "rows")}))
+    return sorted(erasures, key=lambda item: item.instant)
 
 
 def keys_of(main: Storage, of: str) -> list[str]:
@@ -100,7 +100,7 @@ def count(main: Storage, written: str, parts: Sequence[Range]) -> list[int]:
     import pyarrow.parquet as pq
 
     counts = [0] * len(parts)
-    for path in (path for of in (TABLE, QUARANTINE) for path in keys_of(main, of)):
+    for path in (path for table in (TABLE, QUARANTINE) for path in keys_of(main, table)):
         rows = pq.read_table(main.full(path), filesystem=main.filesystem, filters=[(WRITTEN, "=", written)])
         if not rows.num_rows:
             continue

@@ -82,10 +82,10 @@ def shut(storage: Storage, instant: str) -> None:
             delete(storage, instant)
         return
     storage.rename(f"{here}/{_FILES}", f"{here}/{_SHUT}{uuid.uuid4().hex}")
-    left = storage.names(here)
+    names = storage.names(here)
     # Those of a process that died after the rename, too.
-    shut = [name for name in left or [] if name.startswith(_SHUT)]
-    if left is not None and len(shut) == len(left):
+    shut = [name for name in names or [] if name.startswith(_SHUT)]
+    if names is not None and len(shut) == len(names):
         # The quarantine has nothing else of an instant.
         delete(storage, instant)
         return
@@ -150,9 +150,9 @@ def require_claim(storage: Storage, name: str, what: str) -> None:
     Raises:
         TableError: another driver has claimed it since.
     """
-    found: dict[str, str] = storage.read_json(_CLAIM) or {}
-    if found.get("claim") != name:
-        others = ", ".join(f"{key} {value}" for key, value in found.items() if key != "claim") or "no driver"
+    present_claim: dict[str, str] = storage.read_json(_CLAIM) or {}
+    if present_claim.get("claim") != name:
+        others = ", ".join(f"{key} {value}" for key, value in present_claim.items() if key != "claim") or "no driver"
         raise TableError(
             f"{storage.uri}: this driver may not {what} any more, and did nothing: {_CLAIM} names another ({others})",
             table=storage.uri,

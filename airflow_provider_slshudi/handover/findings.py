@@ -36,9 +36,9 @@ def leave_counts(storage: Storage, id_: str, counts: Sequence[dict[str, Any]]) -
 
 def take_counts(storage: Storage, id_: str) -> list[dict[str, Any]]:
     """Returns the counts and removes their file."""
-    found: list[dict[str, Any]] = storage.read_json(_answer(id_)) or []
+    counts: list[dict[str, Any]] = storage.read_json(_answer(id_)) or []
     storage.delete(_answer(id_))
-    return found
+    return counts
 
 
 def _answer(id_: str) -> str:
@@ -92,8 +92,8 @@ def take_findings(storage: Storage, id_: str) -> tuple[Findings, str] | None:
     """The findings and their SHA-256, None where none were left."""
     content = storage.read(_mending_path(id_))
     digest = "" if content is None else digest_of(content)
-    found = read_findings(storage, id_, digest)
-    return None if found is None else (found, digest)
+    findings = read_findings(storage, id_, digest)
+    return None if findings is None else (findings, digest)
 
 
 def read_findings(storage: Storage, id_: str, digest: str) -> Findings | None:
@@ -105,8 +105,8 @@ def read_findings(storage: Storage, id_: str, digest: str) -> Findings | None:
     content = read_bound(storage, _mending_path(id_), digest)
     if content is None:
         return None
-    told: dict[str, Any] = storage.parsed(_mending_path(id_), content)
-    return Findings(**{**told, **{name: tuple(told[name]) for name in ("foreign", "hiding", "lacking")}})
+    report: dict[str, Any] = storage.parsed(_mending_path(id_), content)
+    return Findings(**{**report, **{name: tuple(report[name]) for name in ("foreign", "hiding", "lacking")}})
 
 
 def forget_findings(storage: Storage, id_: str) -> None:
@@ -174,11 +174,11 @@ def leave_comparison(storage: Storage, id_: str, found: Comparison) -> None:
 
 def take_comparison(storage: Storage, id_: str) -> Comparison | None:
     """What a comparison found, None where it left nothing."""
-    found = storage.read_json(_metadata_path(id_))
-    if found is None:
+    comparison = storage.read_json(_metadata_path(id_))
+    if comparison is None:
         return None
     storage.delete(_metadata_path(id_))
-    return Comparison(**{**found, "examples": tuple(found["examples"])})
+    return Comparison(**{**comparison, "examples": tuple(comparison["examples"])})
 
 
 def _metadata_path(id_: str) -> str:

@@ -23,9 +23,9 @@ PAGE = "Spark's page: "
 
 def cpu_told(lines: Iterable[str]) -> float | None:
     """The CPU seconds that a driver told in the last of these lines that does; None if it did not."""
-    told = [line.removeprefix(CPU) for line in lines if line.startswith(CPU)]
+    seconds = [line.removeprefix(CPU) for line in lines if line.startswith(CPU)]
     try:
-        return float(told[-1]) if told else None
+        return float(seconds[-1]) if seconds else None
     except ValueError:
         return None
 
@@ -48,9 +48,9 @@ class Verb(str, Enum):
 
     def __new__(cls, value: str, where: Where = Where.HERE) -> Verb:
         """A verb by its word."""
-        made = str.__new__(cls, value)
-        made._value_, made.where = value, where
-        return made
+        verb = str.__new__(cls, value)
+        verb._value_, verb.where = value, where
+        return verb
 
     OPEN = "open"
     APPEND = "append", Where.EXECUTORS

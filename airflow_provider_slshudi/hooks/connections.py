@@ -35,22 +35,22 @@ def connection_ids(conn_type: str) -> list[str]:
     from sqlalchemy import select
     from sqlalchemy.exc import SQLAlchemyError
 
-    found = set()
+    conn_ids = set()
     for variable in os.environ:
         conn_id = variable.removeprefix(CONN_ENV_PREFIX).lower()
         if conn_id == variable.lower() or conn_id.startswith("_"):  # of a team
             continue
         try:
             if BaseHook.get_connection(conn_id).conn_type == conn_type:
-                found.add(conn_id)
+                conn_ids.add(conn_id)
         except Exception:  # noqa: S112 - with any error: no caller asked for this one
             continue
     try:
         with create_session() as session:
-            found |= set(session.scalars(select(Stored.conn_id).where(Stored.conn_type == conn_type)))
+            conn_ids |= set(session.scalars(select(Stored.conn_id).where(Stored.conn_type == conn_type)))
     except SQLAlchemyError as error:
         _log.info("connections of Airflow's database are not known: %s", error)
-    return sorted(found)
+    return sorted(conn_ids)
 
 
 def find_connection(conn_id: str, conn_type: str) -> Connection:
@@ -92,8 +92,8 @@ def require_used(connection: Connection, fields: Collection[str], extras: Collec
     Raises:
         ConfigError: another one is given; its value is not told.
     """
-    given = [name for name in _FIELDS if getattr(connection, name) not in (None, "")]
-    unused = [name for name in given if name not in fields]
+    filled_fields = [name for name in _FIELDS if getattr(connection, name) not in (None, "")]
+    unused = [name for name in filled_fields if name not in fields]
     unused += [f"extra {name}" for name, value in connection.extra_dejson.items() if value and name not in extras]
     for name in unused:
         used = ", ".join([*fields, *(f"extra {extra}" for extra in extras)])
@@ -120,13 +120,13 @@ def _require_visible(connection: Connection) -> None:
 def _extra(connection: Connection) -> dict[str, Any]:
     """The extra, of which Airflow makes an empty one where it is no JSON."""
     try:
-        found = json.loads(connection.extra or "{}")
+        extra = json.loads(connection.extra or "{}")
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        extra = None
+    if not isinstance(extra, dict):
         # Without the cause, which keeps the text.
         raise _wrong(connection, "extra", "its extra is no JSON object") from None
-    return found
+    return extra
 
 
 def _wrong(connection: Connection, field: str, message: str) -> ConfigError:

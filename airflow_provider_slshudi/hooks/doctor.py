@@ -44,8 +44,8 @@ def _airflow(database: Database, pipelines: int) -> list[Check]:
         return folders.heartbeat(conf.getint("scheduler", "task_instance_heartbeat_timeout"))
 
     def dags() -> Seen:
-        found = json.loads(conf.get("dag_processor", "dag_bundle_config_list"))
-        bundles = {str(bundle["name"]): str(bundle["classpath"]) for bundle in found}
+        bundle_configs = json.loads(conf.get("dag_processor", "dag_bundle_config_list"))
+        bundles = {str(bundle["name"]): str(bundle["classpath"]) for bundle in bundle_configs}
         return folders.dags(Path(conf.get("core", "dags_folder")), bundles)
 
     return [

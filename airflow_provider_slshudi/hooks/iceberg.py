@@ -38,21 +38,26 @@ class IcebergHook(BaseHook):
             ConnectionMissing: Airflow gives no such connection.
             ConfigError: the connection cannot work; the message says why.
         """
-        found = find_connection(self.iceberg_conn_id, self.conn_type)
-        extra = {name: value for name, value in found.extra_dejson.items() if value}
-        kind, address, login, password = extra.get("type"), found.host or "", found.login or "", found.password or ""
+        connection = find_connection(self.iceberg_conn_id, self.conn_type)
+        extra = {name: value for name, value in connection.extra_dejson.items() if value}
+        kind, address, login, password = (
+            extra.get("type"),
+            connection.host or "",
+            connection.login or "",
+            connection.password or "",
+        )
         if kind not in TYPES:
             raise self._wrong("extra type", f"extra `type` is one of {', '.join(TYPES)}")
         if kind in _WITH_ADDRESS and not address:
             raise self._wrong("host", f"a {kind} catalog needs its address in `host`")
         if kind == "sql":
             address, login, password = self._with_password(address, login, password), "", ""
-        made = {"name": self.iceberg_conn_id, **extra}
+        catalog_properties = {"name": self.iceberg_conn_id, **extra}
         if address:
-            made["uri"] = address
+            catalog_properties["uri"] = address
         if kind == "rest" and password:
-            made |= {"credential": f"{login}:{password}"} if login else {"token": password}
-        return made
+            catalog_properties |= {"credential": f"{login}:{password}"} if login else {"token": password}
+        return catalog_properties
 
     def _with_password(self, address: str, login: str, password: str) -> str:
         from sqlalchemy import make_url

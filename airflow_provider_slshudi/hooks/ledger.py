@@ -88,23 +88,25 @@ class LedgerHook(BaseHook):
         """
         from sqlalchemy import URL
 
-        found = find_connection(self.ledger_conn_id, self.conn_type)
-        dialect = found.extra_dejson.get("dialect")
+        connection = find_connection(self.ledger_conn_id, self.conn_type)
+        dialect = connection.extra_dejson.get("dialect")
         if dialect not in DIALECTS:
             raise self._wrong("dialect", f"extra `dialect` is one of {', '.join(DIALECTS)}")
-        require_used(found, ("schema",) if dialect == "sqlite" else FIELDS, ("dialect", *TLS[dialect]))
+        require_used(connection, ("schema",) if dialect == "sqlite" else FIELDS, ("dialect", *TLS[dialect]))
         if dialect == "sqlite":
-            if not (found.schema or "").startswith("/"):
+            if not (connection.schema or "").startswith("/"):
                 raise self._wrong("schema", "`schema` is the absolute path of the SQLite file, and begins with /")
-            return URL.create(dialect, database=found.schema)
-        hosts = ",".join(host.strip() for host in (found.host or "").split(",") if host.strip())
-        if not hosts or not found.schema:
+            return URL.create(dialect, database=connection.schema)
+        hosts = ",".join(host.strip() for host in (connection.host or "").split(",") if host.strip())
+        if not hosts or not connection.schema:
             raise self._wrong("host", "it needs a host and, in `schema`, a database")
-        extra = found.extra_dejson
+        extra = connection.extra_dejson
         if dialect == "mysql":
-            self._require_sent(found.password or "", extra)
+            self._require_sent(connection.password or "", extra)
         tls = {name: extra[name] for name in TLS[dialect] if extra.get(name)}
-        return URL.create(dialect, found.login, found.password, hosts, found.port, found.schema, tls)
+        return URL.create(
+            dialect, connection.login, connection.password, hosts, connection.port, connection.schema, tls
+        )
 
     def _require_sent(self, password: str, extra: Mapping[str, Any]) -> None:
         """Refuses what PyMySQL would leave out without a word, or could not send.

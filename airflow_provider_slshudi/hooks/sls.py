@@ -50,12 +50,12 @@ class SlsHook(BaseHook):
         from airflow_provider_slshudi.sls.connection import VERSION, SlsConnection, endpoint_of, region_of
         from airflow_provider_slshudi.system.secrets import Secret
 
-        found = find_connection(self.sls_conn_id, self.conn_type)
-        extra, endpoint = found.extra_dejson, endpoint_of(self._host(found))
+        connection = find_connection(self.sls_conn_id, self.conn_type)
+        extra, endpoint = connection.extra_dejson, endpoint_of(self._host(connection))
         return SlsConnection(
             endpoint,
-            found.login or "",
-            Secret(found.password or ""),
+            connection.login or "",
+            Secret(connection.password or ""),
             Secret(extra.get("security_token") or ""),
             extra.get("region") or region_of(endpoint),
             extra.get("auth_version") or VERSION,

@@ -90,27 +90,27 @@ class SparkLauncher:
             self._hook.on_kill()
 
     def _submit(self, verb: Verb, order: JobOrder, master: str, secrets: Mapping[str, str]) -> float | None:
-        made = submission(verb, order, master)
-        hook = _Hook(self._show, conn_id=self._conn_id, deploy_mode="client", **_of(made))
-        with order.as_input() as given:
-            self._run(hook, made, verb, {**for_children(os.environ), **made.environment, **secrets}, given)
+        job = submission(verb, order, master)
+        hook = _Hook(self._show, conn_id=self._conn_id, deploy_mode="client", **_of(job))
+        with order.as_input() as order_input:
+            self._run(hook, job, verb, {**for_children(os.environ), **job.environment, **secrets}, order_input)
         return cpu_told(hook.last_lines())
 
     def _submit_afar(self, verb: Verb, order: JobOrder, master: str, secrets: Mapping[str, str]) -> float | None:
         """In cluster mode: this process gives the order and the secrets, and no variable of it goes with the job."""
-        made = submission(verb, order, master, cluster=True)
+        job = submission(verb, order, master, cluster=True)
         teller = Teller(SlsConnection.from_env(secrets)) if secrets else None
         if teller is not None:
             try:
                 teller.first()
             except OSError as error:
-                raise JobFailed(f"{made.name}: {error}", verb=verb.value, error="SourceUnavailable") from error
-        with closing(Office(order, teller, made.conf)) as office, office.file() as file:
+                raise JobFailed(f"{job.name}: {error}", verb=verb.value, error="SourceUnavailable") from error
+        with closing(Office(order, teller, job.conf)) as office, office.file() as file:
             # Spark takes `--files` in the place of the setting.
-            files = ",".join(filter(None, [made.conf.pop("spark.files", ""), str(file)]))
-            hook = _Hook(self._show, office, conn_id=self._conn_id, deploy_mode="cluster", files=files, **_of(made))
+            files = ",".join(filter(None, [job.conf.pop("spark.files", ""), str(file)]))
+            hook = _Hook(self._show, office, conn_id=self._conn_id, deploy_mode="cluster", files=files, **_of(job))
             try:
-                self._run(hook, made, verb, for_children(os.environ) | made.environment, subprocess.DEVNULL)
+                self._run(hook, job, verb, for_children(os.environ) | job.environment, subprocess.DEVNULL)
             except JobFailed as error:
                 # The driver knows it, also where its manager's client failed.
                 if not office.done:
@@ -119,7 +119,7 @@ class SparkLauncher:
             lines = hook.last_lines()
             if not office.done:
                 reasons = [line for line in lines if line.startswith(REASON)]
-                raise job_failed(made.name, verb, None, [*lines, *(() if reasons else [_UNTOLD])])
+                raise job_failed(job.name, verb, None, [*lines, *(() if reasons else [_UNTOLD])])
             return cpu_told(lines)
 
     def _run(
@@ -160,17 +160,17 @@ class SparkLauncher:
 
     def _target(self) -> tuple[str, bool]:
         """The master, and whether drivers run in cluster mode."""
-        found = find_connection(self._conn_id, "spark")
-        require_used(found, FIELDS, EXTRAS)
-        host = found.host or ""
-        master = host if "://" in host or not found.port else f"spark://{host}"
-        master = f"{master}:{found.port}" if found.port else master
+        connection = find_connection(self._conn_id, "spark")
+        require_used(connection, FIELDS, EXTRAS)
+        host = connection.host or ""
+        master = host if "://" in host or not connection.port else f"spark://{host}"
+        master = f"{master}:{connection.port}" if connection.port else master
         if not host:
             message = (
                 f"connection {self._conn_id!r}: its host is empty, and names Spark's master: local[*] or yarn, say"
             )
             raise ConfigError(message, source=self._conn_id, field="host")
-        mode = found.extra_dejson.get("deploy-mode") or "client"
+        mode = connection.extra_dejson.get("deploy-mode") or "client"
         if mode not in ("client", "cluster"):
             message = f"connection {self._conn_id!r}: extra deploy-mode is client or cluster"
             raise ConfigError(message, source=self._conn_id, field="extra deploy-mode")
@@ -257,13 +257,13 @@ class _Hook(SparkSubmitHook):
 
         Raises AirflowException: the driver is lost.
         """
-        told = SimpleQueue[str | None]()
-        threading.Thread(target=self._read, args=(itr, told), name="slshudi-submit", daemon=True).start()
+        line_queue = SimpleQueue[str | None]()
+        threading.Thread(target=self._read, args=(itr, line_queue), name="slshudi-submit", daemon=True).start()
         line: str | None = ""
         goes_on = True
         while goes_on:
             with suppress(Empty):
-                line = told.get(timeout=_GLANCE_SECONDS)
+                line = line_queue.get(timeout=_GLANCE_SECONDS)
                 if line is not None:
                     yield line
                 elif office.works():
@@ -295,8 +295,8 @@ class _Hook(SparkSubmitHook):
         def remembered() -> Iterator[Any]:
             for line in itr if self._office is None else self._beside(itr, self._office):
                 # Beside the pod's name; Airflow's hook deletes it in a namespace that a setting names.
-                if self._is_kubernetes and (found := re.fullmatch(r"\s*namespace: (\S+)\s*", str(line))):
-                    self._connection["namespace"] = found[1]
+                if self._is_kubernetes and (match := re.fullmatch(r"\s*namespace: (\S+)\s*", str(line))):
+                    self._connection["namespace"] = match[1]
                 if self._hear(str(line).rstrip()):
                     yield line
 

@@ -155,13 +155,13 @@ class _Logs:
 
 def _blocks(content: bytes) -> Iterator[tuple[str, bytes]]:
     """Schema and body of each block of Avro."""
-    at = 0
-    while at < len(content):
-        magic, size = struct.unpack_from(">6sq", content, at)
-        if magic != _MAGIC or at + 14 + size > len(content):
-            raise ValueError(f"no whole block at byte {at}")
-        _, kind, count = struct.unpack_from(">iii", content, at + 14)
-        place, schema = at + 26, ""
+    offset = 0
+    while offset < len(content):
+        magic, size = struct.unpack_from(">6sq", content, offset)
+        if magic != _MAGIC or offset + 14 + size > len(content):
+            raise ValueError(f"no whole block at byte {offset}")
+        _, kind, count = struct.unpack_from(">iii", content, offset + 14)
+        place, schema = offset + 26, ""
         for _ in range(count):
             name, length = struct.unpack_from(">ii", content, place)
             if name == _SCHEMA:
@@ -170,7 +170,7 @@ def _blocks(content: bytes) -> Iterator[tuple[str, bytes]]:
         (length,) = struct.unpack_from(">q", content, place)
         if kind == _AVRO_BLOCK:
             yield schema, content[place + 8 : place + 8 + length]
-        at += 14 + size
+        offset += 14 + size
 
 
 def _entries(schema: str, body: bytes) -> Iterator[Mapping[str, Any]]:

@@ -106,14 +106,14 @@ class Change:
     def _older(self, partition: str) -> dict[str, tuple[str, str]]:
         """By file group, instant and path of its newest base file in a partition that is older than the change."""
         pending = {item.time for item in self.timeline.pending()}
-        found: dict[str, tuple[str, str]] = {}
+        newest_files: dict[str, tuple[str, str]] = {}
         for name in self.storage.names(partition) or ():
             group, _, rest = name.removesuffix(_BASE_FILE).partition("_")
             time = rest.rpartition("_")[2]
             if name.endswith(_BASE_FILE) and time < self.instant.time and time not in pending:
                 path = f"{partition}/{name}" if partition else name
-                found[group] = max(found.get(group, ("", "")), (time, path))
-        return found
+                newest_files[group] = max(newest_files.get(group, ("", "")), (time, path))
+        return newest_files
 
     def _before(self, older: Mapping[str, tuple[str, str]], group: str) -> str:
         if group not in older:
@@ -160,11 +160,11 @@ class Change:
                 each = rows.append_column("was", pa.repeat(pa.scalar(was, pa.int8()), rows.num_rows))
                 yield each.append_column("now", pa.repeat(pa.scalar(1 - was, pa.int8()), rows.num_rows))
 
-        there = [*counted(before, 1), *counted(after, 0)]
-        if not there:
+        row_groups = [*counted(before, 1), *counted(after, 0)]
+        if not row_groups:
             return 0, pa.table({KEY: pa.array([], pa.string()), WRITTEN: pa.array([], pa.string())})
         # Each thread would have a table of pairs of its own.
-        grouped = pa.concat_tables(there).group_by([KEY, WRITTEN], use_threads=False)
+        grouped = pa.concat_tables(row_groups).group_by([KEY, WRITTEN], use_threads=False)
         pairs = grouped.aggregate([("was", "sum"), ("now", "sum")])
         was, now = pairs["was_sum"], pairs["now_sum"]
         if more := pc.sum(pc.greater(now, was)).as_py():

@@ -84,16 +84,20 @@ def schema_of_now(storage: Storage, timeline: Timeline) -> TableSchema | None:
 
 def changes(now: TableSchema, pipeline: Pipeline) -> list[Change]:
     """The differences between the table and the pipeline's file: the file's columns first, in its order."""
-    there = {field["name"]: field["type"] for field in now.record["fields"]}
+    avro_types = {field["name"]: field["type"] for field in now.record["fields"]}
     former = {name for column in pipeline.columns for name in column.renamed_from}
     renamed = {column.name: column.renamed_from for column in pipeline.columns if column.renamed_from}
-    wanted = dict(table_columns(pipeline))
-    found = [_change(name, type_, there, pipeline, former, renamed) for name, type_ in wanted.items()]
+    column_types = dict(table_columns(pipeline))
+    column_changes = [
+        _change(name, type_, avro_types, pipeline, former, renamed) for name, type_ in column_types.items()
+    ]
     upserts = pipeline.table.upsert is not None
     kind = Kind.REFUSED if upserts else Kind.DROPPED
     note = _WRITTEN_ANEW if upserts else "stays in the table, and is NULL in rows from now on"
-    gone = [Change(kind, name, _named(avro), "", note) for name, avro in there.items() if name not in wanted]
-    return [change for change in found if change is not None] + gone
+    removals = [
+        Change(kind, name, _named(avro), "", note) for name, avro in avro_types.items() if name not in column_types
+    ]
+    return [change for change in column_changes if change is not None] + removals
 
 
 def require_fit(storage: Storage, timeline: Timeline, pipeline: Pipeline) -> list[Change]:
@@ -103,11 +107,11 @@ def require_fit(storage: Storage, timeline: Timeline, pipeline: Pipeline) -> lis
         ColumnMismatch: a change is not possible; the message names each such column with both types.
     """
     now = schema_of_now(storage, timeline)
-    found = changes(now, pipeline) if now is not None else []
-    refused = [change for change in found if change.kind is Kind.REFUSED]
+    column_changes = changes(now, pipeline) if now is not None else []
+    refused = [change for change in column_changes if change.kind is Kind.REFUSED]
     if refused:
         raise _mismatch(storage, pipeline, refused)
-    return found
+    return column_changes
 
 
 def schema_to_commit(storage: Storage, timeline: Timeline, pipeline: Pipeline | None = None) -> str | None:
@@ -190,9 +194,9 @@ def _joined(record: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[dict[s
             type_ = type_of_avro(field["type"])
             fields[name] = nullable_field(name, type_, record) if type_ is not None else _nullable(field)
             continue
-        there, wanted = type_of_avro(fields[name]["type"]), type_of_avro(field["type"])
-        joined = _join(there, wanted) if there is not None and wanted is not None else None
-        if joined is not None and joined != there:
+        first_type, other_type = type_of_avro(fields[name]["type"]), type_of_avro(field["type"])
+        joined = _join(first_type, other_type) if first_type is not None and other_type is not None else None
+        if joined is not None and joined != first_type:
             fields[name] = nullable_field(name, joined, record)
         elif joined is None and fields[name]["type"] != _nullable(field)["type"]:
             note = "two pending batches write it with different types: let one of them be rolled back"
@@ -214,24 +218,24 @@ def _change(
     renamed: Mapping[str, list[str]],
 ) -> Change | None:
     if name not in there:
-        other = next((known for known in there if known.lower() == name), None)
+        other = next((column for column in there if column.lower() == name), None)
         if other is not None:
             note = f"the table has {other}, and readers do not tell the two apart: choose another name"
             return Change(Kind.REFUSED, name, _named(there[other]), type_, note)
         if name in former:
             return Change(Kind.REFUSED, name, "", type_, "`renamed_from` names it, and the table has no such column")
-        before = [known for known in renamed.get(name, ()) if known in there]
+        before = [column for column in renamed.get(name, ()) if column in there]
         if before:
             note = f"a new column; {', '.join(before)} has the same values from now on"
             return Change(Kind.RENAMED, name, "", type_, note)
         return Change(Kind.ADDED, name, "", type_, "NULL in rows until now")
-    found, wanted = type_of_avro(there[name]), parse_type(type_)
-    becomes = evolved(found, wanted) if found is not None else None
+    table_type, pipeline_type = type_of_avro(there[name]), parse_type(type_)
+    becomes = evolved(table_type, pipeline_type) if table_type is not None else None
     exact = pipeline.table.upsert is not None
-    if becomes is not None and becomes == found and (wanted == found or not exact):
+    if becomes is not None and becomes == table_type and (pipeline_type == table_type or not exact):
         return None
     if becomes is None:
-        may = ", ".join(_wider_names(found))
+        may = ", ".join(_wider_names(table_type))
         able = f"it may become {may}" if may else "it may become nothing else"
         note = f"{able}; or give the new type another column, with this one's key"
     elif name in _kept(pipeline):
@@ -241,7 +245,7 @@ def _change(
             "columns of a table with `upsert` keep their types: give the new type another column, with this one's key"
         )
     else:
-        return Change(Kind.WIDENED, name, str(found), str(becomes), "what was written is read as the wider type")
+        return Change(Kind.WIDENED, name, str(table_type), str(becomes), "what was written is read as the wider type")
     return Change(Kind.REFUSED, name, _named(there[name]), type_, note)
 
 
@@ -257,11 +261,11 @@ def _wider_names(type_: DataType | None) -> Iterator[str]:
 def _kept(pipeline: Pipeline) -> set[str]:
     """The columns that keys or partitions are made of, or that decide which row wins."""
     partition, upsert = pipeline.table.partition, pipeline.table.upsert
-    kept = {partition.name} if partition is not None else set()
+    fixed_columns = {partition.name} if partition is not None else set()
     if upsert is not None:
         named = (*upsert.record_key, upsert.ordering_field, upsert.delete_marker)
-        kept |= {name for name in named if name is not None}
-    return kept
+        fixed_columns |= {name for name in named if name is not None}
+    return fixed_columns
 
 
 def _named(avro: Any) -> str:

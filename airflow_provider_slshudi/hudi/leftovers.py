@@ -45,21 +45,21 @@ def swept(storage: Storage, instant: str, written: Iterable[str] = ()) -> Iterat
     """
     remember(storage, instant, written)
     yield
-    if left := sweep(storage, instant):
+    if leftovers := sweep(storage, instant):
         _log.warning(
             "%s: the rollback of instant %s left %d files, which are deleted now: %s",
             storage.uri,
             instant,
-            len(left),
-            ", ".join(left[:3]),
+            len(leftovers),
+            ", ".join(leftovers[:3]),
         )
 
 
 def remember(storage: Storage, instant: str, written: Iterable[str] = ()) -> None:
     """Records `written` and the files that the instant's markers name; call it once no task begins another file."""
-    known, marked = _remembered(storage, instant), {*markers.marked(storage, instant), *written}
-    if not marked <= set(known):
-        storage.write(_path(instant), json.dumps(sorted({*known, *marked})).encode())
+    recorded_paths, marked = _remembered(storage, instant), {*markers.marked(storage, instant), *written}
+    if not marked <= set(recorded_paths):
+        storage.write(_path(instant), json.dumps(sorted({*recorded_paths, *marked})).encode())
 
 
 def sweep(storage: Storage, instant: str) -> list[str]:
@@ -67,9 +67,9 @@ def sweep(storage: Storage, instant: str) -> list[str]:
     files = _remembered(storage, instant)
     if not files or not Timeline.load(storage).is_gone(instant):
         return []
-    left = storage.existing([path for path in files if instant_of(path) == instant])
-    storage.delete_files(left)
-    return left
+    leftovers = storage.existing([path for path in files if instant_of(path) == instant])
+    storage.delete_files(leftovers)
+    return leftovers
 
 
 def sweep_all(storage: Storage) -> list[str]:
@@ -82,24 +82,24 @@ def sweep_all(storage: Storage) -> list[str]:
         archive = files_of(table)[0].archive
         names = filter(UNNAMED.fullmatch, table.names(archive) or [])
         table.delete_files([f"{archive}/{name}" for name in names])
-    marked, left = markers.instants(storage), []
+    marked, leftovers = markers.instants(storage), []
     # Loaded after the listing: an instant that has markers is on the timeline already.
     timeline = Timeline.load(storage)
     for instant in marked:
-        found = timeline.get(instant)
-        if found is not None and found.phase is Phase.COMPLETED:
+        marked_instant = timeline.get(instant)
+        if marked_instant is not None and marked_instant.phase is Phase.COMPLETED:
             markers.forget(storage, instant)
         elif timeline.is_gone(instant):
             remember(storage, instant)
             markers.forget(storage, instant)
     for name in storage.names(_FOLDER) or []:
         instant = name.removesuffix(".json")
-        left += sweep(storage, instant)
+        leftovers += sweep(storage, instant)
         if instant < timeline.oldest:
             storage.delete(f"{_FOLDER}/{name}")
     a_day_ago = f"{datetime.now(timezone.utc) - _OLD:%Y%m%d%H%M%S%f}"[: len(timeline.oldest)]
     sweep_notes(storage, timeline, min(timeline.oldest, a_day_ago))
-    return left
+    return leftovers
 
 
 def sweep_notes(storage: Storage, timeline: Timeline, before: str) -> list[str]:

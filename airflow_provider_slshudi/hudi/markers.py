@@ -63,13 +63,13 @@ def bar(storage: Storage, instant: str) -> None:
         storage.delete_files(marked(storage, instant))
         storage.delete_folder(place)
         return
-    for left in reversed(range(_TRIES)):
+    for tries_left in reversed(range(_TRIES)):
         storage.delete_files(marked(storage, instant))
         try:
             storage.complete(place, storage.create(place))
             return
         except TimelineUnreadable:
-            if not left:
+            if not tries_left:
                 raise
         storage.delete_folder(place)
 

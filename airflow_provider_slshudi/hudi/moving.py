@@ -74,17 +74,17 @@ def put_back(storage: Storage, held: Callable[[], None]) -> None:
         TableError: what was kept is not whole; nothing was deleted.
     """
     sizes = storage.read_json(MOVING) or {}
-    kept = {path: f"{_ASIDE}/{path}" for path in sizes}
-    lacking = set(kept.values()) - set(storage.existing(list(kept.values())) if kept else [])
-    if lacking or PROPERTIES not in kept:
+    copies = {path: f"{_ASIDE}/{path}" for path in sizes}
+    lacking = set(copies.values()) - set(storage.existing(list(copies.values())) if copies else [])
+    if lacking or PROPERTIES not in copies:
         raise TableError(
             f"{storage.uri}: a change of Hudi's version was cut off, and of what was kept of the timeline before "
             f"{min(lacking, default=PROPERTIES)} is not there. Put `.hoodie` back from the storage's versions or from "
             f"a backup of the table, without {MOVING}",
             table=storage.uri,
         )
-    _copied(storage, {aside: path for path, aside in kept.items()}, held)
-    for path in [path for path in files(storage) if path not in kept]:
+    _copied(storage, {aside: path for path, aside in copies.items()}, held)
+    for path in [path for path in files(storage) if path not in copies]:
         held()
         storage.delete(path)
     storage.delete_folder(METADATA_FOLDER)

@@ -108,13 +108,13 @@ def _has_name(content: bytes) -> bool:
 
 
 def _parse(content: bytes) -> dict[str, str]:
-    found = {}
+    properties = {}
     for line in _LINES.split(_CONTINUED.sub(r"\1", content.decode(_CODE))):
         match = _LINE.fullmatch(line)
         if match is not None and match[1] and match[1][0] not in "#!":
             name, value = (_ESCAPED.sub(_letter, text) for text in match.groups())
-            found[name] = value
-    return found
+            properties[name] = value
+    return properties
 
 
 def _letter(match: re.Match[str]) -> str:

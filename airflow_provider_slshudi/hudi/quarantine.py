@@ -113,11 +113,11 @@ def require_known(main: Storage, aside: Storage) -> None:
 
 def places(main: Storage) -> list[Place]:
     """The recorded quarantines of this table."""
-    found = []
+    recorded_places = []
     for line in filter(None, map(str.strip, (main.read(_PLACE) or b"").decode().splitlines())):
         since, _, uri = line.partition(" ")
-        found.append(Place(Storage(uri), since) if since.isdigit() else Place(Storage(line), ""))
-    return found
+        recorded_places.append(Place(Storage(uri), since) if since.isdigit() else Place(Storage(line), ""))
+    return recorded_places
 
 
 def is_known(pipeline: Pipeline, aside: Storage, made: Sequence[Place]) -> bool:
@@ -127,9 +127,9 @@ def is_known(pipeline: Pipeline, aside: Storage, made: Sequence[Place]) -> bool:
 
 def keep_place(main: Storage, aside: Storage, instant: str) -> None:
     """Records that a quarantine was made at `aside`, for an instant that is about to be opened."""
-    known = places(main)
-    if not any(place.is_at(aside) for place in known):
-        lines = (f"{place.since} {place.storage.uri}".strip() for place in [*known, Place(aside, instant)])
+    recorded_places = places(main)
+    if not any(place.is_at(aside) for place in recorded_places):
+        lines = (f"{place.since} {place.storage.uri}".strip() for place in [*recorded_places, Place(aside, instant)])
         main.write(_PLACE, "\n".join(lines).encode())
 
 
@@ -140,8 +140,8 @@ def require_part(pipeline: Pipeline, instant: str) -> None:
         TimelineUnreadable: the quarantine is not there.
         TableMismatch: it has no such instant, or another client gave it an index.
     """
-    made = table_of(pipeline)
-    aside = Storage(made.table.path)
+    quarantine = table_of(pipeline)
+    aside = Storage(quarantine.table.path)
     require_there(Storage(pipeline.table.path), aside)
     Indexes.of(aside).require_kept(aside.uri)
     timeline = Timeline.load(aside)
@@ -157,26 +157,26 @@ def require_part(pipeline: Pipeline, instant: str) -> None:
 
 def may_complete(timeline: Timeline, instant: str) -> bool:
     """Whether the quarantine's instant is INFLIGHT and no rollback of it is pending."""
-    found = _part(timeline, instant)
-    return found is not None and found.phase is Phase.INFLIGHT and instant not in timeline.rolling_back
+    part = _part(timeline, instant)
+    return part is not None and part.phase is Phase.INFLIGHT and instant not in timeline.rolling_back
 
 
 def is_completed(timeline: Timeline, instant: str) -> bool:
     """Whether the quarantine's timeline, or its archive, has the instant completed."""
-    found = _part(timeline, instant)
-    return found.phase is Phase.COMPLETED if found is not None else timeline.archived(instant) is not None
+    part = _part(timeline, instant)
+    return part.phase is Phase.COMPLETED if part is not None else timeline.archived(instant) is not None
 
 
 def is_pending(timeline: Timeline, instant: str) -> bool:
     """Whether the instant is on the timeline and not completed, or half rolled back."""
-    found = _part(timeline, instant)
-    return instant in timeline.rolling_back or (found is not None and found.phase is not Phase.COMPLETED)
+    part = _part(timeline, instant)
+    return instant in timeline.rolling_back or (part is not None and part.phase is not Phase.COMPLETED)
 
 
 def _part(timeline: Timeline, instant: str) -> Instant | None:
     """The batch's part; a rollback or clean of the quarantine may have the time of a main table's instant by chance."""
-    found = timeline.get(instant)
-    return found if found is not None and found.action == COMMIT_ACTION else None
+    part = timeline.get(instant)
+    return part if part is not None and part.action == COMMIT_ACTION else None
 
 
 def gone(table: str, instant: str) -> TableMismatch:

@@ -95,8 +95,8 @@ def type_of_avro(avro: Any) -> DataType | None:
     if logical == "decimal":
         return Decimal(avro["precision"], avro.get("scale", 0))
     if logical is not None:
-        wanted = {"type": kind, "logicalType": logical}
-        return next((Scalar(name) for name, known in _AVRO.items() if known == wanted), None)
+        avro_type = {"type": kind, "logicalType": logical}
+        return next((Scalar(name) for name, known in _AVRO.items() if known == avro_type), None)
     if kind in ("array", "map"):
         within = type_of_avro(avro["items" if kind == "array" else "values"])
         return within and (Array(within) if kind == "array" else Map(within))
@@ -109,8 +109,10 @@ def type_of_avro(avro: Any) -> DataType | None:
 
 def _record(name: str, namespace: str, fields: tuple[tuple[str, DataType], ...]) -> dict[str, Any]:
     within = f"{namespace}.{name}"
-    made = [{"name": field, "type": ["null", _avro(type_, field, within)], "default": None} for field, type_ in fields]
-    return {"type": "record", "name": name, "namespace": namespace, "fields": made}
+    avro_fields = [
+        {"name": field, "type": ["null", _avro(type_, field, within)], "default": None} for field, type_ in fields
+    ]
+    return {"type": "record", "name": name, "namespace": namespace, "fields": avro_fields}
 
 
 def decimal_bytes(type_: Decimal) -> int:

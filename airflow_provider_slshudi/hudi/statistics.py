@@ -31,10 +31,12 @@ def options(pipeline: Pipeline, schema: str, columns: Collection[str] | None = N
     No further column gets bounds, since existing files lack them. If one of `columns` is not wanted any more, all
     bounds go: partitions would keep that column's, which hide rows of later files.
     """
-    kept = wanted(pipeline, schema)
+    bounded_columns = wanted(pipeline, schema)
     if columns is not None:
-        kept = [name for name in kept if name in columns] if set(columns) <= set(kept) else []
-    return {BOUNDS: "true", BOUNDS_OF: ",".join(kept)} if kept else {BOUNDS: "false"}
+        bounded_columns = (
+            [name for name in bounded_columns if name in columns] if set(columns) <= set(bounded_columns) else []
+        )
+    return {BOUNDS: "true", BOUNDS_OF: ",".join(bounded_columns)} if bounded_columns else {BOUNDS: "false"}
 
 
 def wanted(pipeline: Pipeline, schema: str) -> list[str]:
@@ -60,15 +62,15 @@ class Indexes:
     def of(cls, storage: Storage, told: Mapping[str, str] | None = None) -> Indexes:
         """Reads them from the table's properties, which callers that have read them pass, and index definitions."""
         told = told or properties.read(storage) or {}
-        found = storage.read_json(_DEFINITIONS) if _DEFINED in told else None
-        definitions = found["indexDefinitions"] if found else {}
+        index_document = storage.read_json(_DEFINITIONS) if _DEFINED in told else None
+        definitions = index_document["indexDefinitions"] if index_document else {}
         indexed = _INDEX in told.get(PARTITIONS, "").split(",")
         sources = (definitions.get(_INDEX) or {}).get("sourceFields") or [] if indexed else []
         # A CREATE or DROP INDEX that was cut off leaves the definition or the partition without the other.
-        known = {*definitions, *told.get(PARTITIONS, "").split(",")}
+        index_names = {*definitions, *told.get(PARTITIONS, "").split(",")}
         return cls(
             [name for name in sources if name not in META_COLUMNS],
-            sorted(name for name in known if name.startswith(_FOREIGN)),
+            sorted(name for name in index_names if name.startswith(_FOREIGN)),
             told.get(properties.VERSION) != str(FORMER_VERSION),
         )
 

@@ -98,15 +98,15 @@ class Timeline:
         for instant in completed:
             instants.setdefault(instant.time, []).append(instant)
         for instant in furthest.values():
-            there = instants.setdefault(instant.time, [])
+            time_instants = instants.setdefault(instant.time, [])
             # A write may complete under another name, as a compaction does; a rollback of the same time is another.
-            if all(_kind(one) != _kind(instant) for one in there):
-                there.append(_as_clustering(storage, instant) if layout is LAYOUT_1 else instant)
+            if all(_kind(one) != _kind(instant) for one in time_instants):
+                time_instants.append(_as_clustering(storage, instant) if layout is LAYOUT_1 else instant)
         return cls(storage, dict(sorted(instants.items())), list(filter(layout.is_unnamed, names)), layout)
 
     def __iter__(self) -> Iterator[Instant]:
-        for found in self._instants.values():
-            yield from found
+        for instants in self._instants.values():
+            yield from instants
 
     def get(self, time: str) -> Instant | None:
         """The instant requested at `time`, None where the active timeline has none.
@@ -116,21 +116,21 @@ class Timeline:
         Raises:
             TimelineUnreadable: two completed instants share the time, which no well-behaved committer leaves.
         """
-        found = self._instants.get(time, [])
-        found = [one for one in found if one.action in _WRITES] or found
-        if len(found) > 1:
+        instants = self._instants.get(time, [])
+        instants = [one for one in instants if one.action in _WRITES] or instants
+        if len(instants) > 1:
             raise TimelineUnreadable(
-                f"{self.storage.uri}: instant {time} was completed {len(found)} times "
-                f"({', '.join(instant.file for instant in found)}); remove the extra file after comparing them",
+                f"{self.storage.uri}: instant {time} was completed {len(instants)} times "
+                f"({', '.join(instant.file for instant in instants)}); remove the extra file after comparing them",
                 table=self.storage.uri,
                 instant=time,
             )
-        return found[0] if found else None
+        return instants[0] if instants else None
 
     def completed_twice(self) -> list[list[Instant]]:
         """The completions of each change that has more than one, the earliest first."""
-        found = ([one for one in several if one.action in CHANGES] for several in self._instants.values())
-        return [sorted(several, key=lambda one: str(one.completion)) for several in found if len(several) > 1]
+        completions = ([one for one in several if one.action in CHANGES] for several in self._instants.values())
+        return [sorted(several, key=lambda one: str(one.completion)) for several in completions if len(several) > 1]
 
     def cut_completions(self, times: Container[str] = ()) -> list[Instant]:
         """Completed instants whose file was cut off, by a full disk or a power loss: the newest of each action, and
@@ -193,11 +193,11 @@ class Timeline:
         Raises:
             TimelineUnreadable: the plan of a rollback that has begun cannot be read.
         """
-        found: dict[str, Instant] = {}
+        rollbacks: dict[str, Instant] = {}
         for rollback in self.pending():
             if rollback.action == "rollback" and (time := self._planned(rollback)) is not None:
-                found.setdefault(time, rollback)
-        return found
+                rollbacks.setdefault(time, rollback)
+        return rollbacks
 
     def _planned(self, rollback: Instant) -> str | None:
         file = self._plan_file(rollback)
@@ -223,9 +223,9 @@ class Timeline:
 
     def extra_of(self, time: str) -> dict[str, str] | None:
         """The extra metadata of the commit requested at `time`, archived or not; None if it is not completed."""
-        found = self.get(time)
-        if found is not None:
-            return self.extra_metadata(found) if found.phase is Phase.COMPLETED else None
+        instant = self.get(time)
+        if instant is not None:
+            return self.extra_metadata(instant) if instant.phase is Phase.COMPLETED else None
         archived = self.archived(time)
         return None if archived is None else archived[1]
 
@@ -239,9 +239,9 @@ class Timeline:
 
     def action(self, time: str) -> str:
         """The action of an instant, even if its pending rollback has deleted it; empty if there is no such instant."""
-        found, rollback = self.get(time), self.rolling_back.get(time)
-        if found is not None or rollback is None:
-            return found.action if found is not None else ""
+        instant, rollback = self.get(time), self.rolling_back.get(time)
+        if instant is not None or rollback is None:
+            return instant.action if instant is not None else ""
         return str(self.plan(rollback)["instantToRollback"]["action"])
 
     def is_gone(self, time: str) -> bool:
@@ -311,11 +311,11 @@ class Timeline:
         completed = self.completed(*COMMITS)
         for instant in completed:
             yield instant.time, str(instant.completion), self.extra_metadata(instant)
-        seen = {instant.time for instant in completed}
+        times = {instant.time for instant in completed}
         for time, completion, extra in self.archived_commits():
             # Archival writes the archive first: if it is cut off, an instant is in both, later in the archive twice.
-            if time not in seen:
-                seen.add(time)
+            if time not in times:
+                times.add(time)
                 yield time, completion, extra
 
     def archived_commits(self) -> Iterator[Commit]:
@@ -381,28 +381,28 @@ def files_of(storage: Storage, moving: bool = False) -> tuple[Layout, list[str]]
     Raises:
         TimelineUnreadable: as `Timeline.load`.
     """
-    there = storage.names(LAYOUT_2.folder)
-    if not moving and MOVING.rpartition("/")[2] in (there or []):
+    layout_2_names = storage.names(LAYOUT_2.folder)
+    if not moving and MOVING.rpartition("/")[2] in (layout_2_names or []):
         raise TimelineUnreadable(
             f"{storage.uri}: Hudi's version of the table is being changed, or a change was cut off. If no `slshudi "
             "table version` is running, run it again: it puts the timeline back first. Until then the timeline does "
             "not tell what is committed",
             table=storage.uri,
         )
-    if any(map(LAYOUT_2.instant, there or [])):
-        return LAYOUT_2, there or []
-    told = properties.read(storage)
-    version = (told or {}).get(properties.VERSION, "")
-    if there is not None and version not in ("", str(FORMER_VERSION)):
-        return LAYOUT_2, there
+    if any(map(LAYOUT_2.instant, layout_2_names or [])):
+        return LAYOUT_2, layout_2_names or []
+    table_properties = properties.read(storage)
+    version = (table_properties or {}).get(properties.VERSION, "")
+    if layout_2_names is not None and version not in ("", str(FORMER_VERSION)):
+        return LAYOUT_2, layout_2_names
     names, is_metadata = storage.names(LAYOUT_1.folder) or [], is_metadata_table(storage)
     has_former = any(map(LAYOUT_1.instant, names))
-    if version == str(FORMER_VERSION) or (is_metadata and told is None and has_former):
+    if version == str(FORMER_VERSION) or (is_metadata and table_properties is None and has_former):
         return LAYOUT_1, names
-    if there is not None and not has_former:
-        return LAYOUT_2, there
+    if layout_2_names is not None and not has_former:
+        return LAYOUT_2, layout_2_names
     # Hudi deletes metadata tables file by file, and makes them anew.
-    if (told is not None or has_former) and not is_metadata:
+    if (table_properties is not None or has_former) and not is_metadata:
         raise TimelineUnreadable(
             f"{storage.uri} is not of table version 6, 8 or 9, or a file is missing: {PROPERTIES} names version "
             f"{version or 'none'}, whose timeline is not there. Upgrade the table with Hudi, or put the file back",

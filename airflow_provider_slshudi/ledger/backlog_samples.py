@@ -36,8 +36,10 @@ def save(connection: Connection, pipeline: str, sighting: Sighting, shards: Mapp
     # Two looks of one microsecond are one; looks that are yet to come were taken by a clock that was ahead.
     connection.execute(delete(_sightings).where(_sightings.c.pipeline == pipeline, _sightings.c.at >= sighting.at))
     connection.execute(insert(_sightings).values(pipeline=pipeline, **asdict(sighting)))
-    known, table = unread_since(connection, pipeline), models.shards
-    changed = [{"of_shard": shard, "to": at} for shard, at in shards.items() if known.get(shard) != at]
+    stored_times, table = unread_since(connection, pipeline), models.shards
+    changed = [
+        {"of_shard": shard, "to": moment} for shard, moment in shards.items() if stored_times.get(shard) != moment
+    ]
     if changed:
         of_shard = (table.c.pipeline == pipeline) & (table.c.shard == bindparam("of_shard"))
         connection.execute(update(table).where(of_shard).values(unread_since=bindparam("to")), changed)
@@ -52,11 +54,11 @@ def save_timeline(connection: Connection, pipeline: str, seen: SeenTimeline) -> 
 def timeline(connection: Connection, pipeline: str) -> SeenTimeline | None:
     """See `Ledger.seen_timeline`."""
     table = models.timelines
-    found = connection.execute(select(*_SEEN_TIMELINE).where(table.c.pipeline == pipeline)).first()
-    if found is None:
+    row = connection.execute(select(*_SEEN_TIMELINE).where(table.c.pipeline == pipeline)).first()
+    if row is None:
         return None
-    seen = SeenTimeline(*found)
-    return replace(seen, instants={time: SeenInstant(**instant) for time, instant in found.instants.items()})
+    snapshot = SeenTimeline(*row)
+    return replace(snapshot, instants={time: SeenInstant(**instant) for time, instant in row.instants.items()})
 
 
 def last(connection: Connection, pipeline: str, limit: int) -> list[Sighting]:
@@ -68,15 +70,15 @@ def last(connection: Connection, pipeline: str, limit: int) -> list[Sighting]:
 def since(connection: Connection, pipeline: str, at: datetime) -> list[Sighting]:
     """The newest sighting, and others from `at` on, newest first."""
     query = select(*_SEEN).where(_sightings.c.pipeline == pipeline, _sightings.c.at >= at)
-    found = [Sighting(*row) for row in connection.execute(query.order_by(_sightings.c.at.desc()))]
-    return found or last(connection, pipeline, 1)
+    sightings = [Sighting(*row) for row in connection.execute(query.order_by(_sightings.c.at.desc()))]
+    return sightings or last(connection, pipeline, 1)
 
 
 def last_kept(connection: Connection, pipeline: str) -> Sighting | None:
     """The newest sighting for which the service said how long it keeps logs."""
     query = select(*_SEEN).where(_sightings.c.pipeline == pipeline, _sightings.c.kept.is_not(None))
-    found = connection.execute(query.order_by(_sightings.c.at.desc()).limit(1)).first()
-    return None if found is None else Sighting(*found)
+    row = connection.execute(query.order_by(_sightings.c.at.desc()).limit(1)).first()
+    return None if row is None else Sighting(*row)
 
 
 def unread_since(connection: Connection, pipeline: str) -> dict[int, int]:
@@ -88,10 +90,10 @@ def unread_since(connection: Connection, pipeline: str) -> dict[int, int]:
 
 def trouble(connection: Connection, found: Mapping[str, Any]) -> None:
     """See `Ledger.trouble`."""
-    at = now(connection)
+    moment = now(connection)
     key = _key(found["pipeline"], found["dag_id"], found["step"])
     before = connection.execute(select(_troubles).where(key)).first()
-    values = {**found, "message": plain(found["message"]), "at": at, "since": at, "times": 1}
+    values = {**found, "message": plain(found["message"]), "at": moment, "since": moment, "times": 1}
     if before is not None:
         if before.error == found["error"]:
             values |= {"since": before.since, "times": before.times + 1}
@@ -108,12 +110,12 @@ def over(connection: Connection, pipeline: str, dag_id: str, step: str) -> list[
         dag_id: of the run that went well.
         step: the step that did.
     """
-    found = [item for item in troubles(connection, pipeline) if item.transaction or _is(item, dag_id, step)]
-    ids = {item.transaction for item in found if item.transaction}
+    candidates = [item for item in troubles(connection, pipeline) if item.transaction or _is(item, dag_id, step)]
+    ids = {item.transaction for item in candidates if item.transaction}
     table = models.transactions.c
     query = select(table.id).where(table.id.in_(ids), table.state == State.COMMITTED.value)
     committed = set(connection.execute(query).scalars()) if ids else set()
-    return [item for item in found if _is(item, dag_id, step) or item.transaction in committed]
+    return [item for item in candidates if _is(item, dag_id, step) or item.transaction in committed]
 
 
 def end(connection: Connection, ended: Sequence[Trouble]) -> None:

@@ -21,21 +21,21 @@ def cover(connection: Connection, pipeline: str, ranges: Sequence[Range]) -> Non
     before = reads.coverage_of(connection, pipeline, {item.shard for item in ranges})
     after = merge([*before, *ranges])
     table = models.coverage
-    gone = {(item.shard, item.begin) for item in before} - {(item.shard, item.begin) for item in after}
-    if gone:
+    stale_keys = {(item.shard, item.begin) for item in before} - {(item.shard, item.begin) for item in after}
+    if stale_keys:
         keys = (table.c.shard == bindparam("of_shard"), table.c.begin_cursor == bindparam("of_begin"))
         connection.execute(
             delete(table).where(table.c.pipeline == pipeline, *keys),
-            [{"of_shard": shard, "of_begin": begin} for shard, begin in sorted(gone)],
+            [{"of_shard": shard, "of_begin": begin} for shard, begin in sorted(stale_keys)],
         )
-    known = set(before)
+    stored_ranges = set(before)
     upsert(
         connection,
         table,
         [
             {"pipeline": pipeline, "shard": item.shard, "begin_cursor": item.begin, "end_cursor": item.end}
             for item in after
-            if item not in known
+            if item not in stored_ranges
         ],
         ["end_cursor"],
     )
@@ -92,13 +92,13 @@ def _joined(ranges: Iterable[Range]) -> tuple[list[Range], list[Range]]:
 
 def _committed(connection: Connection, pipeline: str) -> Iterator[Range]:
     """The ranges of committed transactions, gaps too, sorted."""
-    ranges, of = models.ranges.c, models.transactions.c
+    ranges, transactions = models.ranges.c, models.transactions.c
     query = select(ranges.shard, ranges.begin_cursor, ranges.end_cursor).join(
-        models.transactions, ranges.transaction_id == of.id
+        models.transactions, ranges.transaction_id == transactions.id
     )
-    query = query.where(of.pipeline == pipeline, of.state == State.COMMITTED.value)
-    found = connection.execution_options(yield_per=_AT_ONCE).execute(query.order_by(ranges.shard, ranges.begin_cursor))
-    return (Range(*row) for row in found)
+    query = query.where(transactions.pipeline == pipeline, transactions.state == State.COMMITTED.value)
+    rows = connection.execution_options(yield_per=_AT_ONCE).execute(query.order_by(ranges.shard, ranges.begin_cursor))
+    return (Range(*row) for row in rows)
 
 
 def _packed(connection: Connection, pipeline: str) -> Iterator[list[Range]]:

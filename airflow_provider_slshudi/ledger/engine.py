@@ -208,10 +208,10 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 
 def _file_of(connection: sqlite3.Connection) -> tuple[int, int] | None:
     try:
-        found = Path(connection.execute("PRAGMA database_list").fetchone()[2]).stat()
+        file_stat = Path(connection.execute("PRAGMA database_list").fetchone()[2]).stat()
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino
+    return file_stat.st_dev, file_stat.st_ino
 
 
 def _require_file(connection: Any, record: ConnectionPoolEntry, _: object) -> None:
@@ -274,14 +274,14 @@ def _in_time(connection: Any, exchange: Generator[Any, Any, Any]) -> Generator[A
 
     until = time.monotonic() + _ANSWER_SECONDS
     try:
-        wanted = next(exchange)
+        wait_event = next(exchange)
         while True:
-            ready = yield wanted
+            ready = yield wait_event
             if not ready and time.monotonic() > until:
                 # Half an exchange is no state to go on from.
                 connection.pgconn.finish()
                 raise OperationalFault(f"no answer within {_ANSWER_SECONDS:.0f} s")
-            wanted = exchange.send(ready)
+            wait_event = exchange.send(ready)
     except StopIteration as end:
         return end.value
 
@@ -321,14 +321,14 @@ def require_files(url: URL) -> None:
     file = Path(url.database or "")
     needed = {file.with_name(file.name + suffix): os.R_OK | os.W_OK for suffix in ("", "-wal", "-shm")}
     for path, how in {file.parent: os.W_OK | os.X_OK, **needed}.items():
-        there = os.path.lexists(path)
-        found = str(path) if there else owners.refusing(path)[0]
-        if not owners.may(found, how if there else os.X_OK):
-            owner, user = owners.name_of(Path(found).stat().st_uid), owners.this_user()
+        is_present = os.path.lexists(path)
+        checked_path = str(path) if is_present else owners.refusing(path)[0]
+        if not owners.may(checked_path, how if is_present else os.X_OK):
+            owner, user = owners.name_of(Path(checked_path).stat().st_uid), owners.this_user()
             raise LedgerDenied(
-                f"ledger {shown(url)}: {found} belongs to {owner}; this process runs as {user}, who may not "
+                f"ledger {shown(url)}: {checked_path} belongs to {owner}; this process runs as {user}, who may not "
                 f"write to it. Give it to the user that runs the pipelines (`chown`), or run this as {owner}",
-                path=found,
+                path=checked_path,
                 owner=owner,
                 user=user,
             )
@@ -363,8 +363,8 @@ def migrate(engine: Engine) -> None:
         LedgerError: the tables are of a newer version than this package.
     """
     with transaction(engine, write=False) as connection:
-        found = version(connection)
-    if found == VERSION:
+        stored_version = version(connection)
+    if stored_version == VERSION:
         return
     with transaction(engine, write=True) as connection:
         upgrade(connection)
@@ -377,14 +377,14 @@ def require_version(engine: Engine) -> None:
         LedgerUnavailable: as `transaction`.
         LedgerError: there are no tables, or they are of another version.
     """
-    found, wanted = None, VERSION
+    stored_version, own_version = None, VERSION
     if engine.dialect.name != "sqlite" or Path(engine.url.database or "").exists():
         with transaction(engine, write=False) as connection:
-            found = version(connection)
-    if found != wanted:
-        there = f"tables of version {found}" if found else "no tables yet"
+            stored_version = version(connection)
+    if stored_version != own_version:
+        tables = f"tables of version {stored_version}" if stored_version else "no tables yet"
         raise LedgerError(
-            f"ledger {shown(engine.url)} has {there}, and this package reads version {wanted}: the next run of a "
+            f"ledger {shown(engine.url)} has {tables}, and this package reads version {own_version}: the next run of a "
             "pipeline brings them there, unless they are newer"
         )
 
@@ -419,9 +419,9 @@ def upgrade(connection: Connection) -> None:
             f"ledger {shown(connection.engine.url)} has version {version(connection)}, which this package does not "
             "know: install the version of airflow-provider-slshudi that wrote it, or a newer one"
         ) from error
-    if (found := version(connection)) != VERSION:
+    if (stored_version := version(connection)) != VERSION:
         raise LedgerError(
-            f"ledger {shown(connection.engine.url)} has version {found}, and this process began before "
+            f"ledger {shown(connection.engine.url)} has version {stored_version}, and this process began before "
             f"airflow-provider-slshudi was upgraded, with version {VERSION}: start Airflow's scheduler again"
         )
 
@@ -433,8 +433,8 @@ def _alone(connection: Connection) -> Iterator[None]:
         yield
         return
     name = f"slshudi-migrate-{connection.engine.url.database}"[:64]
-    wanted = {"name": name, "seconds": _MIGRATION_SECONDS}
-    if connection.execute(text("SELECT GET_LOCK(:name, :seconds)"), wanted).scalar_one() != 1:
+    lock_request = {"name": name, "seconds": _MIGRATION_SECONDS}
+    if connection.execute(text("SELECT GET_LOCK(:name, :seconds)"), lock_request).scalar_one() != 1:
         raise LedgerUnavailable(
             f"ledger {shown(connection.engine.url)}: another process has migrated it for {_MIGRATION_SECONDS} s"
         )

@@ -88,19 +88,21 @@ class Holding:
 
 def holding(connection: Connection, leases: Table, pipeline: str) -> Holding | None:
     """Who has a lease, None where no run has."""
-    at, found = now(connection), _read(connection, leases, pipeline)
-    if found.nonce is None:
+    moment, row = now(connection), _read(connection, leases, pipeline)
+    if row.nonce is None:
         return None
-    process = found.process or ""
-    lives, over = is_here(process) and not is_gone(process), _over(found, at)
-    known = over or ("it lives, on this machine" if lives else "nothing: it is not of this machine, or of a container")
-    return Holding(leases.name, pipeline, found.holder, found.nonce, process, found.expires, at, known, lives)
+    process = row.process or ""
+    lives, over = is_here(process) and not is_gone(process), _over(row, moment)
+    evidence = over or (
+        "it lives, on this machine" if lives else "nothing: it is not of this machine, or of a container"
+    )
+    return Holding(leases.name, pipeline, row.holder, row.nonce, process, row.expires, moment, evidence, lives)
 
 
 def is_free(connection: Connection, leases: Table, pipeline: str) -> bool:
     """See `Ledger.lease_is_free`."""
-    found = _read(connection, leases, pipeline)
-    return found.nonce is None or found.expires <= now(connection)
+    row = _read(connection, leases, pipeline)
+    return row.nonce is None or row.expires <= now(connection)
 
 
 def end(connection: Connection, holding: Holding) -> bool:
@@ -124,16 +126,16 @@ def take(connection: Connection, leases: Table, pipeline: str, holder: str, seco
     Raises:
         LeaseHeld: another run holds it.
     """
-    at, found = now(connection), _read(connection, leases, pipeline)
-    if over := _over(found, at):
-        expires = at + timedelta(seconds=seconds)
+    moment, row = now(connection), _read(connection, leases, pipeline)
+    if over := _over(row, moment):
+        expires = moment + timedelta(seconds=seconds)
         values = {"holder": holder[: models.NAME_LENGTH], "nonce": nonce, "expires": expires, "process": this_process()}
-        if _change(connection, leases, pipeline, found.nonce, found.expires, values):
+        if _change(connection, leases, pipeline, row.nonce, row.expires, values):
             if over != _FREE:
-                _log.warning("pipeline %s: %s held the lease: %s", pipeline, found.holder, over)
+                _log.warning("pipeline %s: %s held the lease: %s", pipeline, row.holder, over)
             return expires
-        found = _read(connection, leases, pipeline)
-    raise _held(found)
+        row = _read(connection, leases, pipeline)
+    raise _held(row)
 
 
 @contextmanager
@@ -155,10 +157,10 @@ def hold(engine: Engine, leases: Table, pipeline: str, holder: str, seconds: flo
             lease = Lease(engine, leases, pipeline, holder, seconds, nonce, expires)
             break
         except LeaseHeld:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining_seconds = deadline - time.monotonic()
+            if remaining_seconds <= 0:
                 raise
-            time.sleep(min(_POLL_SECONDS, left))
+            time.sleep(min(_POLL_SECONDS, remaining_seconds))
     try:
         yield lease
     finally:
@@ -177,15 +179,15 @@ def _renew(engine: Engine, leases: Table, pipeline: str, seconds: float, nonce: 
         query = update(leases).where(leases.c.pipeline == pipeline, leases.c.nonce == nonce)
         if connection.execute(query.values(expires=expires, nonce=then)).rowcount == 1:
             return expires
-        found = _read(connection, leases, pipeline)
-    raise _held(found)
+        row = _read(connection, leases, pipeline)
+    raise _held(row)
 
 
 def _read(connection: Connection, leases: Table, pipeline: str) -> Row[Any]:
-    found = connection.execute(select(leases).where(leases.c.pipeline == pipeline)).one_or_none()
-    if found is None:
+    row = connection.execute(select(leases).where(leases.c.pipeline == pipeline)).one_or_none()
+    if row is None:
         raise LedgerError(f"the ledger knows no pipeline {pipeline}; register it first", pipeline=pipeline)
-    return found
+    return row
 
 
 def _over(found: Row[Any], at: datetime) -> str:

@@ -141,8 +141,8 @@ class Ledger:
     def holdings(self, pipeline: str) -> list[Holding]:
         """Who has the pipeline's leases, and what is known of them here."""
         with self._read() as connection:
-            found = (lease.holding(connection, table, pipeline) for table in (models.leases, models.service_leases))
-            return [item for item in found if item is not None]
+            holdings = (lease.holding(connection, table, pipeline) for table in (models.leases, models.service_leases))
+            return [item for item in holdings if item is not None]
 
     def break_lease(self, holding: Holding) -> bool:
         """Ends a holding; False where the lease has changed since. Its holder finds out by `Lease.renew`."""
@@ -344,10 +344,10 @@ class Ledger:
             waits: whether the step tries again by itself.
             transaction: the id that it is about.
         """
-        found = {"pipeline": pipeline, "dag_id": dag_id, "run_id": run_id, "step": step, "error": error}
+        row = {"pipeline": pipeline, "dag_id": dag_id, "run_id": run_id, "step": step, "error": error}
         with self._write() as connection:
             backlog_samples.trouble(
-                connection, {**found, "message": message, "waits": waits, "transaction_id": transaction}
+                connection, {**row, "message": message, "waits": waits, "transaction_id": transaction}
             )
 
     def well(self, pipeline: str, dag_id: str, step: str) -> None:
@@ -362,9 +362,9 @@ class Ledger:
     def dismiss(self, pipeline: str) -> list[Trouble]:
         """Forgets all troubles of a pipeline, and returns them."""
         with self._write() as connection:
-            found = backlog_samples.troubles(connection, pipeline)
-            backlog_samples.end(connection, found)
-            return found
+            troubles = backlog_samples.troubles(connection, pipeline)
+            backlog_samples.end(connection, troubles)
+            return troubles
 
     def troubles(self, pipeline: str | None = None) -> list[Trouble]:
         """Steps that failed, or wait, and have not succeeded since; of a pipeline, or of all."""
@@ -395,9 +395,9 @@ class Ledger:
             values_kept: for how long the examples are kept; None for as long as their key.
         """
         with self._read() as connection:
-            known = new_keys.has_any(connection, pipeline)
+            has_stored_keys = new_keys.has_any(connection, pipeline)
         # Mostly there is none, and nothing is written.
-        if not known and all(key in named for key in logs):
+        if not has_stored_keys and all(key in named for key in logs):
             return []
         with self._write() as connection:
             return new_keys.save(connection, pipeline, transaction, looked, logs, examples, named, values_kept)
@@ -424,9 +424,9 @@ class Ledger:
             run: the DAG run or command, as text.
             transaction: the id that it is about.
         """
-        found = {"pipeline": pipeline, "act": act, "who": who, "reason": reason, "run": run}
+        row = {"pipeline": pipeline, "act": act, "who": who, "reason": reason, "run": run}
         with self._write() as connection:
-            id_ = audit_log.begin(connection, {**found, "transaction_id": transaction})
+            id_ = audit_log.begin(connection, {**row, "transaction_id": transaction})
         result: list[str] = []
         try:
             yield result
@@ -448,9 +448,9 @@ class Ledger:
             run: the DAG run, as text.
             about: what it is about, for those who follow it.
         """
-        found = {"pipeline": pipeline, "act": act, "who": who, "reason": reason, "run": run, "about": about}
+        row = {"pipeline": pipeline, "act": act, "who": who, "reason": reason, "run": run, "about": about}
         with self._write() as connection:
-            audit_log.ask(connection, found)
+            audit_log.ask(connection, row)
 
     def answer(self, pipeline: str, act: str, run: str, result: str) -> None:
         """Keeps how something ended that `ask` began; does nothing where it has ended, or never began.
@@ -626,9 +626,9 @@ class Ledger:
     def audit(self, pipeline: str) -> Audit:
         """Compares the coverage with the ranges of committed transactions; reads the whole history."""
         with self._read() as connection:
-            found = audit(connection, pipeline)
-        if found.ok:
-            return found
+            comparison = audit(connection, pipeline)
+        if comparison.ok:
+            return comparison
         # A commit between the two reads looks like a fault; none happens under this lock.
         with self._write() as connection:
             reads.lock_pipeline(connection, pipeline)

@@ -48,30 +48,34 @@ def save(
     """
     # Two batches that see a new key at once: one of them tells it.
     reads.lock_pipeline(connection, pipeline)
-    at = now(connection)
-    there = {row.id: row for row in connection.execute(select(*_COUNTED).where(_keys.c.pipeline == pipeline))}
-    gone = {id_ for id_, row in there.items() if row.key in named}
-    wanted = {_id(key): key for key in logs if key not in named}
-    new = [id_ for id_ in wanted if id_ not in there]
-    room = MOST - len(there) + len(gone)
+    moment = now(connection)
+    stored_rows = {row.id: row for row in connection.execute(select(*_COUNTED).where(_keys.c.pipeline == pipeline))}
+    dropped_ids = {id_ for id_, row in stored_rows.items() if row.key in named}
+    keys_by_id = {_id(key): key for key in logs if key not in named}
+    new = [id_ for id_ in keys_by_id if id_ not in stored_rows]
+    room = MOST - len(stored_rows) + len(dropped_ids)
     if len(new) > room:
-        idle = [id_ for id_, row in there.items() if row.last < at - FORGOTTEN and id_ not in gone | wanted.keys()]
-        leaving = sorted(idle, key=lambda id_: there[id_].last)[: len(new) - room]
-        gone, room = gone.union(leaving), room + len(leaving)
-        wanted = {id_: key for id_, key in wanted.items() if id_ not in new[room:]}
-    if gone:
-        connection.execute(delete(_keys).where(_keys.c.pipeline == pipeline, _keys.c.id.in_(gone)))
+        idle = [
+            id_
+            for id_, row in stored_rows.items()
+            if row.last < moment - FORGOTTEN and id_ not in dropped_ids | keys_by_id.keys()
+        ]
+        leaving = sorted(idle, key=lambda id_: stored_rows[id_].last)[: len(new) - room]
+        dropped_ids, room = dropped_ids.union(leaving), room + len(leaving)
+        keys_by_id = {id_: key for id_, key in keys_by_id.items() if id_ not in new[room:]}
+    if dropped_ids:
+        connection.execute(delete(_keys).where(_keys.c.pipeline == pipeline, _keys.c.id.in_(dropped_ids)))
     rows: list[dict[str, Any]] = []
-    for id_, key in wanted.items():
+    for id_, key in keys_by_id.items():
         row: dict[str, Any] = {"pipeline": pipeline, "id": id_, "key": plain(key), "transaction_id": transaction}
-        row |= {"values_until": at + values_kept if values_kept is not None and examples.get(key) else None}
-        row |= {"first": at, "logs": 0, "looked": 0, "examples": [plain(value) for value in examples.get(key, [])]}
-        if id_ in there:
-            row |= there[id_]._asdict()
-        rows.append(row | {"last": at, "logs": row["logs"] + logs[key], "looked": row["looked"] + looked})
+        row |= {"values_until": moment + values_kept if values_kept is not None and examples.get(key) else None}
+        row |= {"first": moment, "logs": 0, "looked": 0, "examples": [plain(value) for value in examples.get(key, [])]}
+        if id_ in stored_rows:
+            row |= stored_rows[id_]._asdict()
+        rows.append(row | {"last": moment, "logs": row["logs"] + logs[key], "looked": row["looked"] + looked})
     # A key that is there keeps its examples, and takes none of `rows`.
     upsert(connection, _keys, rows, ("last", "logs", "looked"))
-    fresh = [UnnamedKey(*(row[column.name] for column in _KEY)) for row in rows if row["id"] not in there]
+    fresh = [UnnamedKey(*(row[column.name] for column in _KEY)) for row in rows if row["id"] not in stored_rows]
     if fresh:
         more = f"; and {len(fresh) - _TOLD} more" if len(fresh) > _TOLD else ""
         note(connection, transaction, "new keys", "; ".join(key.counted for key in fresh[:_TOLD]) + more)
@@ -85,9 +89,11 @@ def seen(connection: Connection, names: Collection[str] | None, since: datetime 
         query = query.where(_keys.c.pipeline.in_(list(names)))
     if since is not None:
         query = query.where(_keys.c.first >= since)
-    at = now(connection)
-    found = ((UnnamedKey(*key), until) for *key, until in connection.execute(query.add_columns(_keys.c.values_until)))
-    return [key if until is None or until > at else replace(key, examples=[]) for key, until in found]
+    moment = now(connection)
+    unnamed_keys = (
+        (UnnamedKey(*key), until) for *key, until in connection.execute(query.add_columns(_keys.c.values_until))
+    )
+    return [key if until is None or until > moment else replace(key, examples=[]) for key, until in unnamed_keys]
 
 
 def counts(connection: Connection, names: Collection[str] | None) -> dict[str, UnnamedCount]:
@@ -95,7 +101,7 @@ def counts(connection: Connection, names: Collection[str] | None) -> dict[str, U
     query = select(_keys.c.pipeline, func.count(), func.max(_keys.c.first)).group_by(_keys.c.pipeline)
     if names is not None:
         query = query.where(_keys.c.pipeline.in_(list(names)))
-    return {pipeline: UnnamedCount(*found) for pipeline, *found in connection.execute(query)}
+    return {pipeline: UnnamedCount(*figures) for pipeline, *figures in connection.execute(query)}
 
 
 def _id(key: str) -> str:

@@ -21,16 +21,16 @@ def standings(connection: Connection, newest: int, since: datetime, names: Colle
     Args:
         connection: of a transaction of the ledger's database; all else as there.
     """
-    at = now(connection)
+    moment = now(connection)
     troubles: dict[str, list[Trouble]] = {}
-    for found in backlog_samples.troubles(connection):
-        troubles.setdefault(found.pipeline, []).append(found)
+    for trouble in backlog_samples.troubles(connection):
+        troubles.setdefault(trouble.pipeline, []).append(trouble)
     keys = new_keys.counts(connection, names)
-    known = {pipeline.name: pipeline for pipeline in reads.pipelines(connection)}
+    registered_pipelines = {pipeline.name: pipeline for pipeline in reads.pipelines(connection)}
     # A pipeline that failed before it could be registered is all the more to be seen.
-    everyone = {**{name: LedgerPipeline(name, "", "") for name in troubles}, **known}
+    everyone = {**{name: LedgerPipeline(name, "", "") for name in troubles}, **registered_pipelines}
     return [
-        _standing(connection, at, everyone[name], newest, since, troubles.get(name, []), keys.get(name))
+        _standing(connection, moment, everyone[name], newest, since, troubles.get(name, []), keys.get(name))
         for name in sorted(everyone)
         if names is None or name in names
     ]
@@ -50,7 +50,7 @@ def _standing(
     last = reads.last(connection, name, newest, None)
     # Before the coverage: a batch that commits in between is in both, not in neither.
     reserved = reads.reserved(connection, name)
-    kept = backlog_samples.last_kept(connection, name)
+    sighting = backlog_samples.last_kept(connection, name)
     return Standing(
         pipeline,
         at,
@@ -59,7 +59,7 @@ def _standing(
         committed,
         _last_time(connection, [item.id for item in last if item.state is State.COMMITTED][:_RECENT]),
         backlog_samples.since(connection, name, since),
-        None if kept is None else kept.kept,
+        None if sighting is None else sighting.kept,
         reads.shards(connection, name),
         reads.density(connection, name),
         backlog_samples.unread_since(connection, name),
@@ -73,5 +73,5 @@ def _standing(
 def _last_time(connection: Connection, ids: list[str]) -> int | None:
     table = models.ranges.c
     query = select(func.max(table.last_time)).where(table.transaction_id.in_(ids))
-    found: int | None = connection.execute(query).scalar_one() if ids else None
-    return found
+    last_time: int | None = connection.execute(query).scalar_one() if ids else None
+    return last_time

@@ -28,10 +28,10 @@ def keep(connection: Connection, pipeline: str, dag_id: str) -> None:
 
 def writers(connection: Connection) -> dict[str, frozenset[str]]:
     """See `Ledger.writers`."""
-    found: dict[str, set[str]] = {}
+    dags_by_pipeline: dict[str, set[str]] = {}
     for pipeline, dag_id in connection.execute(select(_dags.c.pipeline, _dags.c.dag_id)):
-        found.setdefault(pipeline, set()).add(dag_id)
-    return {pipeline: frozenset(dags) for pipeline, dags in found.items()}
+        dags_by_pipeline.setdefault(pipeline, set()).add(dag_id)
+    return {pipeline: frozenset(dags) for pipeline, dags in dags_by_pipeline.items()}
 
 
 def accept(connection: Connection, pipeline: str, completion: str) -> None:
@@ -43,11 +43,11 @@ def accept(connection: Connection, pipeline: str, completion: str) -> None:
 def save_shards(connection: Connection, pipeline: str, shards: Sequence[LedgerShard]) -> None:
     """See `Ledger.save_shards`."""
     reads.lock_pipeline(connection, pipeline)
-    known = {shard.id: shard for shard in reads.shards(connection, pipeline)}
+    stored_shards = {shard.id: shard for shard in reads.shards(connection, pipeline)}
     # Where duty begins does not change once it is sure.
-    sure = {id_: shard.first for id_, shard in known.items() if shard.status != LATE}
-    seen = (replace(shard, first=sure.get(shard.id, shard.first)) for shard in shards)
-    rows = [shard_row(pipeline, shard) for shard in seen if shard != known.get(shard.id)]
+    sure = {id_: shard.first for id_, shard in stored_shards.items() if shard.status != LATE}
+    merged_shards = (replace(shard, first=sure.get(shard.id, shard.first)) for shard in shards)
+    rows = [shard_row(pipeline, shard) for shard in merged_shards if shard != stored_shards.get(shard.id)]
     upsert(connection, models.shards, rows, ["status", "hash_begin", "hash_end", "last_end", "first"])
 
 

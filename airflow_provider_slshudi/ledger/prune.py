@@ -33,15 +33,15 @@ def old(connection: Connection, pipeline: str, before: datetime, after: str) -> 
         before: transactions that changed since stay.
         after: the id of the last one that was pruned.
     """
-    of, ranges = models.transactions.c, models.ranges.c
-    newest = select(of.id).where(of.pipeline == pipeline).order_by(of.id.desc()).offset(NEWEST - 1).limit(1)
+    table, ranges = models.transactions.c, models.ranges.c
+    newest = select(table.id).where(table.pipeline == pipeline).order_by(table.id.desc()).offset(NEWEST - 1).limit(1)
     first_whole = connection.execute(newest).scalar()
     if first_whole is None:
         return []
-    ids = _whole(connection, before, of.pipeline == pipeline, of.id > after, of.id < first_whole)
+    ids = _whole(connection, before, table.pipeline == pipeline, table.id > after, table.id < first_whole)
     counts = select(ranges.transaction_id, func.count()).where(ranges.transaction_id.in_(ids))
-    known = {id_: count for id_, count in connection.execute(counts.group_by(ranges.transaction_id))}
-    sums = accumulate(known.get(id_, 0) for id_ in ids)
+    range_counts = {id_: count for id_, count in connection.execute(counts.group_by(ranges.transaction_id))}
+    sums = accumulate(range_counts.get(id_, 0) for id_ in ids)
     return [id_ for id_, sum_ in zip(ids, sums, strict=True) if id_ == ids[0] or sum_ <= _RANGES]
 
 
@@ -63,8 +63,8 @@ def prune(connection: Connection, pipeline: str, before: datetime, chosen: Seque
     # Gaps stay rows: they are few, and are looked for.
     packable = (of_range.transaction_id.in_(ids), of_range.gap.is_(False))
     ranges = connection.execute(select(models.ranges).where(*packable)).all()
-    told = select(models.events).where(of_event.transaction_id.in_(ids)).order_by(of_event.id)
-    events = connection.execute(told).all()
+    event_query = select(models.events).where(of_event.transaction_id.in_(ids)).order_by(of_event.id)
+    events = connection.execute(event_query).all()
     ranges_of, events_of = _by_transaction(ranges), _by_transaction(events)
     rows = [
         {
@@ -86,14 +86,14 @@ def prune(connection: Connection, pipeline: str, before: datetime, chosen: Seque
 
 def _whole(connection: Connection, before: datetime, *which: ColumnElement[bool]) -> Sequence[str]:
     """Those of some transactions that ended before then and are not packed, the oldest first."""
-    of = models.transactions.c
-    query = select(of.id).where(*which, of.changed < before, of.state.not_in([state.value for state in LIVE]))
-    query = query.where(~exists().where(models.packed.c.transaction_id == of.id))
-    return connection.execute(query.order_by(of.id).limit(_TRANSACTIONS)).scalars().all()
+    table = models.transactions.c
+    query = select(table.id).where(*which, table.changed < before, table.state.not_in([state.value for state in LIVE]))
+    query = query.where(~exists().where(models.packed.c.transaction_id == table.id))
+    return connection.execute(query.order_by(table.id).limit(_TRANSACTIONS)).scalars().all()
 
 
 def _by_transaction(rows: Iterable[Row[Any]]) -> Mapping[str, list[Row[Any]]]:
-    found = defaultdict(list)
+    rows_by_transaction = defaultdict(list)
     for row in rows:
-        found[row.transaction_id].append(row)
-    return found
+        rows_by_transaction[row.transaction_id].append(row)
+    return rows_by_transaction

@@ -82,7 +82,10 @@ def pack_events(events: Sequence[Row[Any]]) -> bytes:
 
 def unpack_events(transaction: str, content: bytes) -> list[Event]:
     """What was packed, in order."""
-    return [Event(transaction, datetime.fromisoformat(at), what, detail) for at, what, detail in _unpack(content)]
+    return [
+        Event(transaction, datetime.fromisoformat(timestamp), what, detail)
+        for timestamp, what, detail in _unpack(content)
+    ]
 
 
 def _pack(value: Any) -> bytes:
@@ -139,10 +142,10 @@ def find(connection: Connection, id: str) -> Transaction | None:
 
 def get(connection: Connection, id: str) -> Transaction:
     """The transaction `id`, or LedgerError."""
-    found = find(connection, id)
-    if found is None:
+    transaction = find(connection, id)
+    if transaction is None:
         raise LedgerError(f"the ledger knows no transaction {id}", transaction=id)
-    return found
+    return transaction
 
 
 def live(connection: Connection, pipeline: str) -> list[Transaction]:
@@ -183,9 +186,9 @@ def history(connection: Connection, pipeline: str, limit: int, before: str | Non
     query = select(_transactions).where(_transactions.c.pipeline == pipeline)
     if before is not None:
         query = query.where(_transactions.c.id < before)
-    found = _all(connection, query.order_by(_transactions.c.id.desc()).limit(limit))
-    told = _events(connection, [item.id for item in found])
-    return [Past(item, told[item.id]) for item in found]
+    transactions = _all(connection, query.order_by(_transactions.c.id.desc()).limit(limit))
+    events_by_id = _events(connection, [item.id for item in transactions])
+    return [Past(item, events_by_id[item.id]) for item in transactions]
 
 
 def by_instant(connection: Connection, pipeline: str, instant: str) -> Transaction | None:
@@ -202,10 +205,10 @@ def of_run(connection: Connection, pipeline: str, dag_id: str, run_id: str, airf
     """
     query = select(_transactions).where(_transactions.c.run_id == run_id, _transactions.c.dag_id == dag_id)
     query = query.where(_transactions.c.pipeline == pipeline).order_by(_transactions.c.id.desc())
-    found = {item.id: item for item in _all(connection, query)}
-    names = {id_: airflow_of(connection, id_) for id_ in found}
-    own = [id_ for name in (airflow, "") for id_ in found if names[id_] == name]
-    return found[own[0]] if own else None
+    transactions = {item.id: item for item in _all(connection, query)}
+    names = {id_: airflow_of(connection, id_) for id_ in transactions}
+    own = [id_ for name in (airflow, "") for id_ in transactions if names[id_] == name]
+    return transactions[own[0]] if own else None
 
 
 def last_shard(connection: Connection, pipeline: str, kind: Kind) -> int | None:
@@ -221,8 +224,8 @@ def committed_instants(connection: Connection, pipeline: str, instants: Sequence
     # Not by state: SQLite would then look up all committed transactions instead of these few instants.
     query = select(_transactions.c.instant, _transactions.c.state)
     query = query.where(_transactions.c.pipeline == pipeline, _transactions.c.instant.in_(SOME))
-    found = (row for part in parts(instants) for row in connection.execute(query, part))
-    return {instant for instant, state in found if state == State.COMMITTED.value}
+    rows = (row for part in parts(instants) for row in connection.execute(query, part))
+    return {instant for instant, state in rows if state == State.COMMITTED.value}
 
 
 def accepted(connection: Connection, pipeline: str) -> str:
@@ -288,11 +291,11 @@ def density(connection: Connection, pipeline: str) -> dict[int, Density]:
 
 def gaps(connection: Connection, pipeline: str, since: datetime) -> list[tuple[str, Range]]:
     """See `Ledger.gaps`."""
-    of = _transactions.c
-    query = select(_ranges).join(_transactions, _ranges.c.transaction_id == of.id).where(of.pipeline == pipeline)
+    table = _transactions.c
+    query = select(_ranges).join(_transactions, _ranges.c.transaction_id == table.id).where(table.pipeline == pipeline)
     # Ids begin with the time of the plan, so the index of ids bounds the look; a commit may come long after its plan.
-    query = query.where(of.id >= f"{since - _PLANNED_BEFORE:{ID_TIME}}", of.changed >= since)
-    query = query.where(of.state == State.COMMITTED.value, _ranges.c.gap).order_by(of.id, _ranges.c.shard)
+    query = query.where(table.id >= f"{since - _PLANNED_BEFORE:{ID_TIME}}", table.changed >= since)
+    query = query.where(table.state == State.COMMITTED.value, _ranges.c.gap).order_by(table.id, _ranges.c.shard)
     return [(row.transaction_id, _range(row)) for row in connection.execute(query)]
 
 
@@ -308,29 +311,29 @@ def airflow_of(connection: Connection, id: str) -> str:
 
 def recorded(connection: Connection, pipeline: str) -> list[RecordedRange]:
     """Every range whose data was written, sorted; grows with history, for verification only."""
-    of, old = _transactions.c, models.packed.c
+    table, old = _transactions.c, models.packed.c
     # One statement: a rebuild or a prune beside it moves ranges from one table to the other.
     query = union_all(
-        select(of.id, of.state, of.instant, of.completed, *_ranges.c, _NO_CONTENT.label("content"))
-        .join(_ranges, _ranges.c.transaction_id == of.id)
-        .where(of.pipeline == pipeline, of.state.in_(_WRITTEN)),
-        select(of.id, of.state, of.instant, of.completed, *(null() for _ in _ranges.c), old.ranges)
-        .join(models.packed, old.transaction_id == of.id)
-        .where(of.pipeline == pipeline, of.state.in_(_WRITTEN)),
+        select(table.id, table.state, table.instant, table.completed, *_ranges.c, _NO_CONTENT.label("content"))
+        .join(_ranges, _ranges.c.transaction_id == table.id)
+        .where(table.pipeline == pipeline, table.state.in_(_WRITTEN)),
+        select(table.id, table.state, table.instant, table.completed, *(null() for _ in _ranges.c), old.ranges)
+        .join(models.packed, old.transaction_id == table.id)
+        .where(table.pipeline == pipeline, table.state.in_(_WRITTEN)),
     )
-    found = [
+    recorded_ranges = [
         RecordedRange(_range(item), row.id, State(row.state), row.instant, row.completed, item.rows)
         for row in connection.execute(query)
         for item in ([row] if row.content is None else unpack_ranges(row.id, row.content))
     ]
-    return sorted(found, key=lambda item: item.range)
+    return sorted(recorded_ranges, key=lambda item: item.range)
 
 
 def packed(connection: Connection, pipeline: str) -> Iterator[StoredRange]:
     """The packed ranges of a pipeline's committed transactions, a transaction at a time."""
-    table, of = models.packed.c, _transactions.c
-    query = select(table.transaction_id, table.ranges).join(_transactions, table.transaction_id == of.id)
-    query = query.where(of.pipeline == pipeline, of.state == State.COMMITTED.value)
+    table, transactions = models.packed.c, _transactions.c
+    query = select(table.transaction_id, table.ranges).join(_transactions, table.transaction_id == transactions.id)
+    query = query.where(transactions.pipeline == pipeline, transactions.state == State.COMMITTED.value)
     for id_, content in connection.execution_options(yield_per=_PACKED_AT_ONCE).execute(query):
         yield from unpack_ranges(id_, content)
 
@@ -344,21 +347,21 @@ def replays(connection: Connection, pipeline: str) -> list[Transaction]:
 def _events(connection: Connection, ids: Sequence[str]) -> dict[str, list[Event]]:
     """What happened to transactions, in order; what is packed came first."""
     table, old = models.events.c, models.packed.c
-    kept = (table.id, table.transaction_id, table.at, table.what, table.detail)
+    columns = (table.id, table.transaction_id, table.at, table.what, table.detail)
     # One statement, as for ranges.
     query = union_all(
-        select(*kept, _NO_CONTENT.label("content")).where(table.transaction_id.in_(SOME)),
+        select(*columns, _NO_CONTENT.label("content")).where(table.transaction_id.in_(SOME)),
         select(null(), old.transaction_id, null(), null(), null(), old.events).where(old.transaction_id.in_(SOME)),
     )
     rows = [row for part in parts(ids) for row in connection.execute(query, part)]
-    told: dict[str, list[Event]] = {id_: [] for id_ in ids}
+    events_by_id: dict[str, list[Event]] = {id_: [] for id_ in ids}
     for row in sorted(rows, key=lambda row: row.id or 0):
-        told[row.transaction_id] += (
+        events_by_id[row.transaction_id] += (
             [Event(row.transaction_id, row.at, row.what, row.detail)]
             if row.content is None
             else unpack_events(row.transaction_id, row.content)
         )
-    return told
+    return events_by_id
 
 
 def _coverage(pipeline: str) -> Select[Any]:
@@ -387,10 +390,10 @@ def _range_rows(connection: Connection, id: str) -> list[Row[Any] | StoredRange]
         select(*_ranges.c, _NO_CONTENT.label("content")).where(_ranges.c.transaction_id == id),
         select(*(null() for _ in _ranges.c), old.ranges).where(old.transaction_id == id),
     )
-    found: list[Row[Any] | StoredRange] = []
+    rows: list[Row[Any] | StoredRange] = []
     for row in connection.execute(query):
-        found += [row] if row.content is None else unpack_ranges(id, row.content)
-    return sorted(found, key=lambda row: (row.shard, row.begin_cursor))
+        rows += [row] if row.content is None else unpack_ranges(id, row.content)
+    return sorted(rows, key=lambda row: (row.shard, row.begin_cursor))
 
 
 def _range(row: Row[Any] | StoredRange) -> Range:

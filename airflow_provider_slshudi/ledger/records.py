@@ -99,12 +99,12 @@ class Duties:
 
     def joined(self, other: Duties) -> Duties:
         """Joins both: of two begins of a shard the earlier one counts, of two ends the later one."""
-        first, gone = dict(self.first), dict(self.gone)
+        first, last_ends = dict(self.first), dict(self.gone)
         for shard, begin in other.first.items():
             first[shard] = min(begin, first.get(shard, begin))
         for shard, end in other.gone.items():
-            gone[shard] = later(end, gone.get(shard))
-        return Duties(first, gone)
+            last_ends[shard] = later(end, last_ends.get(shard))
+        return Duties(first, last_ends)
 
     def shards(self) -> dict[int, LedgerShard]:
         """The shards, by id, as a ledger has them that knows only these duties."""

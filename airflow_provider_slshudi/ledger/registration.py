@@ -48,8 +48,8 @@ def require(connection: Connection, wanted: LedgerPipeline) -> None:
 
 
 def _is_registered(connection: Connection, wanted: LedgerPipeline) -> bool:
-    found = _same_name_or_table(connection, wanted)
-    for other in found:
+    pipelines = _same_name_or_table(connection, wanted)
+    for other in pipelines:
         if other.name != wanted.name:
             raise PipelineConflict(
                 f"table {wanted.table} belongs to pipeline {other.name}; pipeline {wanted.name} needs another table",
@@ -63,15 +63,15 @@ def _is_registered(connection: Connection, wanted: LedgerPipeline) -> bool:
                 pipeline=wanted.name,
                 other=f"{other.source} into {other.table}",
             )
-    return bool(found)
+    return bool(pipelines)
 
 
 def _same_name_or_table(connection: Connection, wanted: LedgerPipeline) -> list[LedgerPipeline]:
     table = models.pipelines
     query = select(table.c.name, table.c.source, table.c.base_path)
     same = or_(table.c.name == wanted.name, table.c.base_path == wanted.table)
-    found = (LedgerPipeline(*row) for row in connection.execute(query.where(same)))
-    return sorted(found, key=lambda other: other.name == wanted.name)
+    pipelines = (LedgerPipeline(*row) for row in connection.execute(query.where(same)))
+    return sorted(pipelines, key=lambda other: other.name == wanted.name)
 
 
 def _make_room(connection: Connection, wanted: LedgerPipeline) -> None:
@@ -97,8 +97,8 @@ def _correct(connection: Connection, known: LedgerPipeline, wanted: LedgerPipeli
         taken = take_over(connection, planned.id)
         aborted(connection, taken.id, taken.token, f"it was to move {known.source} into {known.table}")
     if known.source != wanted.source:
-        for seen in (models.shards, models.sightings, models.unnamed_keys):
-            connection.execute(delete(seen).where(seen.c.pipeline == wanted.name))
+        for source_table in (models.shards, models.sightings, models.unnamed_keys):
+            connection.execute(delete(source_table).where(source_table.c.pipeline == wanted.name))
     if known.table != wanted.table:
         connection.execute(delete(models.timelines).where(models.timelines.c.pipeline == wanted.name))
 
@@ -141,11 +141,18 @@ class Versions:
 def versions(engine: Engine) -> Versions:
     """The versions of database and tables; raises as `transaction`."""
     with transaction(engine, write=False) as connection:
-        found, airflows = version(connection), inspect(connection).has_table(_AIRFLOWS)
+        table_version, airflows = version(connection), inspect(connection).has_table(_AIRFLOWS)
         tls = _is_by_tls(connection)
         number = ".".join(map(str, connection.dialect.server_version_info or ("of unknown version",)))
-    known = {script.revision for script in scripts().walk_revisions()}
-    return Versions(f"{engine.dialect.name} {number}", found, VERSION, found is None or found in known, airflows, tls)
+    revisions = {script.revision for script in scripts().walk_revisions()}
+    return Versions(
+        f"{engine.dialect.name} {number}",
+        table_version,
+        VERSION,
+        table_version is None or table_version in revisions,
+        airflows,
+        tls,
+    )
 
 
 def _is_by_tls(connection: Connection) -> bool | None:

@@ -25,9 +25,9 @@ def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBa
         connection: of a transaction of the ledger's database; all else as there.
     """
     reads.lock_pipeline(connection, pipeline)
-    told = {batch.id for batch in batches}
+    batch_ids = {batch.id for batch in batches}
     # In a ledger older than the table (a replica, a backup) a transaction that the table committed may be live.
-    for live in (found for found in reads.live(connection, pipeline) if found.id not in told):
+    for live in (transaction for transaction in reads.live(connection, pipeline) if transaction.id not in batch_ids):
         raise IllegalTransition(
             f"transaction {live.id} is {live.state.value}: let recovery decide it first, "
             "a rebuilt ledger would not know of it",
@@ -58,10 +58,13 @@ def _begin_shards(connection: Connection, pipeline: str, batches: Sequence[Commi
     for batch in batches:
         for item in batch.ranges:
             covered[item.shard] = min(item.begin, covered.get(item.shard, item.begin))
-    known = {shard.id: shard for shard in reads.shards(connection, pipeline)}
-    new = [LedgerShard(id_, LATE, "", "", covered[id_]) for id_ in covered.keys() - known.keys() - kept.first.keys()]
-    told = [_joined(known.get(id_, shard), shard) for id_, shard in kept.shards().items()]
-    rows = [shard_row(pipeline, shard) for shard in (*new, *told)]
+    stored_shards = {shard.id: shard for shard in reads.shards(connection, pipeline)}
+    new = [
+        LedgerShard(id_, LATE, "", "", covered[id_])
+        for id_ in covered.keys() - stored_shards.keys() - kept.first.keys()
+    ]
+    joined_shards = [_joined(stored_shards.get(id_, shard), shard) for id_, shard in kept.shards().items()]
+    rows = [shard_row(pipeline, shard) for shard in (*new, *joined_shards)]
     upsert(connection, models.shards, rows, ["status", "last_end", "first"])
 
 
@@ -72,17 +75,17 @@ def _joined(known: LedgerShard, told: LedgerShard) -> LedgerShard:
 
 
 def _insert(connection: Connection, pipeline: str, batch: CommittedBatch) -> None:
-    at, read = now(connection), {item.range: item for item in batch.totals}
+    moment, read = now(connection), {item.range: item for item in batch.totals}
     row: dict[str, Any] = {"id": batch.id, "pipeline": pipeline, "kind": batch.kind.value, "token": 1}
     row |= {"state": State.COMMITTED.value, "instant": batch.instant, "completed": batch.completed}
-    row |= {"dag_id": batch.dag_id, "run_id": batch.run_id, "created": at, "changed": at, "heartbeat": at}
+    row |= {"dag_id": batch.dag_id, "run_id": batch.run_id, "created": moment, "changed": moment, "heartbeat": moment}
     row |= {"rows": sum(item.rows for item in batch.totals), "bytes": sum(item.bytes for item in batch.totals)}
     connection.execute(insert(models.transactions).values(row))
     ranges = []
     for item in batch.ranges:
         key = {"transaction_id": batch.id, "shard": item.shard, "begin_cursor": item.begin, "end_cursor": item.end}
-        found = read.get(item)
-        ranges.append(key | {"gap": item.gap, "rows": found and found.rows, "bytes": found and found.bytes})
+        totals = read.get(item)
+        ranges.append(key | {"gap": item.gap, "rows": totals and totals.rows, "bytes": totals and totals.bytes})
     if ranges:
         connection.execute(insert(models.ranges), ranges)
     learn_density(connection, pipeline, batch.totals)

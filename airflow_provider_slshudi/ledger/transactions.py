@@ -30,20 +30,22 @@ _MOST = 100
 
 def any_expired(connection: Connection, pipeline: str) -> bool:
     """Whether the ledger has values of the pipeline's logs whose time is over."""
-    at = now(connection)
-    queries = (select(table.c.pipeline).where(_expired(table, pipeline, at)).limit(1) for table in _TABLES)
+    moment = now(connection)
+    queries = (select(table.c.pipeline).where(_expired(table, pipeline, moment)).limit(1) for table in _TABLES)
     return any(connection.execute(query).first() is not None for query in queries)
 
 
 def forget(connection: Connection, pipeline: str) -> None:
     """See `Ledger.forget_values`."""
-    at, of = now(connection), models.transactions
-    query = select(of.c.id, of.c.manifest).where(_expired(of, pipeline, at)).limit(_MOST)
+    moment, table = now(connection), models.transactions
+    query = select(table.c.id, table.c.manifest).where(_expired(table, pipeline, moment)).limit(_MOST)
     for id_, manifest in connection.execute(query).all():
-        left = {name: value for name, value in (manifest or {}).items() if name != EXAMPLES}
-        connection.execute(update(of).where(of.c.id == id_).values(manifest=left, values_until=None))
+        remaining_manifest = {name: value for name, value in (manifest or {}).items() if name != EXAMPLES}
+        connection.execute(
+            update(table).where(table.c.id == id_).values(manifest=remaining_manifest, values_until=None)
+        )
     keys = models.unnamed_keys
-    connection.execute(update(keys).where(_expired(keys, pipeline, at)).values(examples=[], values_until=None))
+    connection.execute(update(keys).where(_expired(keys, pipeline, moment)).values(examples=[], values_until=None))
 
 
 _TABLES = (models.transactions, models.unnamed_keys)
@@ -88,11 +90,11 @@ def begin(
                 wanted="COMMITTED or ABORTED",
             )
     _refuse_conflicts(pipeline, ranges, [*reads.reserved(connection, pipeline), *reads.coverage(connection, pipeline)])
-    at = now(connection)
-    id_ = f"{at:{reads.ID_TIME}}-{secrets.token_hex(3)}"
+    moment = now(connection)
+    id_ = f"{moment:{reads.ID_TIME}}-{secrets.token_hex(3)}"
     row: dict[str, Any] = {"id": id_, "pipeline": pipeline, "kind": kind.value, "dag_id": dag_id, "run_id": run_id}
     row |= {"state": State.PLANNED.value, "token": 1, "rows": 0, "bytes": 0}
-    row |= {"created": at, "changed": at, "heartbeat": at, "process": this_process()}
+    row |= {"created": moment, "changed": moment, "heartbeat": moment, "process": this_process()}
     connection.execute(insert(_transactions).values(row))
     if ranges:
         connection.execute(insert(models.ranges), [_range_row(id_, item) for item in ranges])
@@ -111,7 +113,9 @@ def _range_row(id: str, item: Range) -> dict[str, Any]:
 def _refuse_conflicts(pipeline: str, ranges: Sequence[Range], taken: Sequence[Range]) -> None:
     clash = overlap(ranges, taken)
     ordered = sorted(ranges)
-    clash += [right for left, right in pairwise(ordered) if left.shard == right.shard and right.begin < left.end]
+    clash += [
+        later for earlier, later in pairwise(ordered) if earlier.shard == later.shard and later.begin < earlier.end
+    ]
     if clash:
         raise RangeConflict(
             f"pipeline {pipeline}: already covered, reserved or asked for twice: {', '.join(map(str, clash[:10]))}"
@@ -167,8 +171,8 @@ def prepared(
             _narrow(connection, id, gaps, released)
         _check_totals(id, reads.ranges(connection, id), totals)
         names = ("rows", "bytes", "first_time", "last_time")
-        found = [_range_row(id, item.range) | {name: getattr(item, name) for name in names} for item in totals]
-        upsert(connection, models.ranges, found, names)
+        range_rows = [_range_row(id, item.range) | {name: getattr(item, name) for name in names} for item in totals]
+        upsert(connection, models.ranges, range_rows, names)
 
     return _change(connection, id, token, State.PREPARED, values, {"rows": rows, "bytes": bytes_}, store)
 
@@ -185,15 +189,20 @@ def _narrow(connection: Connection, id: str, gaps: Sequence[Range], released: Se
         raise LedgerError(f"transaction {id}: {strange[0]} is said to be lost, and was not planned", transaction=id)
     read = [part for item in planned for part in subtract([item], lost)]
     connection.execute(delete(models.ranges).where(models.ranges.c.transaction_id == id))
-    if kept := sorted([*(item for item in before if item.gap), *read, *gaps]):
-        connection.execute(insert(models.ranges), [_range_row(id, item) for item in kept])
+    if new_ranges := sorted([*(item for item in before if item.gap), *read, *gaps]):
+        connection.execute(insert(models.ranges), [_range_row(id, item) for item in new_ranges])
 
 
 def _check_totals(id: str, ranges: Sequence[Range], totals: Sequence[RangeTotals]) -> None:
-    wanted, found = [item for item in ranges if not item.gap], sorted(item.range for item in totals)
-    if wanted != found:
-        missing = ", ".join(str(item) for item in wanted if item not in found) or "none"
-        extra = ", ".join(str(item) for item in found if item not in wanted or found.count(item) > 1) or "none"
+    expected_ranges, counted_ranges = [item for item in ranges if not item.gap], sorted(item.range for item in totals)
+    if expected_ranges != counted_ranges:
+        missing = ", ".join(str(item) for item in expected_ranges if item not in counted_ranges) or "none"
+        extra = (
+            ", ".join(
+                str(item) for item in counted_ranges if item not in expected_ranges or counted_ranges.count(item) > 1
+            )
+            or "none"
+        )
         raise LedgerError(
             f"transaction {id}: the totals do not match its ranges; without totals: {missing}; unknown, or twice: "
             f"{extra}",
@@ -254,36 +263,36 @@ def _change(
     then: Callable[[Transaction], None] | None = None,
 ) -> Transaction:
     """Sets `target` and `values` if the state allows it and the token is current; the same again does nothing."""
-    at, allowed = now(connection), origins(target)
+    moment, allowed = now(connection), origins(target)
     # A repeated abort may give its reason in other words, and a repeated record comes later.
     compared = values.keys() - {"error", "values_until"}
     hit = connection.execute(
         update(_transactions)
         .where(_matches(id, token), _transactions.c.state.in_([state.value for state in allowed]))
-        .values(state=target.value, changed=at, heartbeat=at, **values)
+        .values(state=target.value, changed=moment, heartbeat=moment, **values)
     ).rowcount
-    found = reads.get(connection, id)
+    transaction = reads.get(connection, id)
     if hit == 1:
         if then is not None:
-            then(found)
+            then(transaction)
         note(connection, id, target.value, detail)
-        return found
-    _check_token(found, token)
-    if found.state is not target:
-        raise _illegal(found, target.value, allowed)
-    differing = [name for name, value in values.items() if name in compared and getattr(found, name) != value]
+        return transaction
+    _check_token(transaction, token)
+    if transaction.state is not target:
+        raise _illegal(transaction, target.value, allowed)
+    differing = [name for name, value in values.items() if name in compared and getattr(transaction, name) != value]
     if differing:
-        raise _illegal(found, target.value, allowed, f" with another {', '.join(differing)}")
-    return found
+        raise _illegal(transaction, target.value, allowed, f" with another {', '.join(differing)}")
+    return transaction
 
 
 def heartbeat(connection: Connection, id: str, token: int) -> None:
     """See `Ledger.heartbeat`."""
     query = update(_transactions).where(_matches(id, token), _transactions.c.state.in_([state.value for state in LIVE]))
     if connection.execute(query.values(heartbeat=now(connection), process=this_process())).rowcount == 0:
-        found = reads.get(connection, id)
-        _check_token(found, token)
-        raise _illegal(found, "a heartbeat", LIVE)
+        transaction = reads.get(connection, id)
+        _check_token(transaction, token)
+        raise _illegal(transaction, "a heartbeat", LIVE)
 
 
 def rest(connection: Connection, id: str, token: int) -> None:
@@ -298,11 +307,11 @@ def take_over(connection: Connection, id: str, why: str = "") -> Transaction:
         _transactions.c.id == id, _transactions.c.state.in_([state.value for state in LIVE])
     )
     hit = connection.execute(query.values(token=_transactions.c.token + 1)).rowcount
-    found = reads.get(connection, id)
+    transaction = reads.get(connection, id)
     if hit == 0:
-        raise _illegal(found, "a take-over", LIVE)
-    note(connection, id, TAKEN_OVER, {"token": found.token, **({"why": why} if why else {})})
-    return found
+        raise _illegal(transaction, "a take-over", LIVE)
+    note(connection, id, TAKEN_OVER, {"token": transaction.token, **({"why": why} if why else {})})
+    return transaction
 
 
 def note(connection: Connection, id: str, what: str, detail: str | Mapping[str, Any]) -> None:
@@ -330,8 +339,10 @@ def claim(connection: Connection, pipeline: str, id: str, what: str, by: str, lo
     if last.detail not in (instead, by) and is_within(last.at, longest, now(connection)):
         return last.detail
     # In its place: a pipeline in trouble is claimed each minute.
-    of, is_it = models.events.c, {"detail": plain(by), "at": now(connection)}
-    replaced = connection.execute(update(models.events).where(of.transaction_id == id, of.what == what).values(is_it))
+    table, is_it = models.events.c, {"detail": plain(by), "at": now(connection)}
+    replaced = connection.execute(
+        update(models.events).where(table.transaction_id == id, table.what == what).values(is_it)
+    )
     if not replaced.rowcount:  # the old one is packed
         note(connection, id, what, by)
     return by
@@ -358,8 +369,11 @@ def _check_token(found: Transaction, token: int) -> None:
 
 
 def _illegal(found: Transaction, change: str, allowed: Sequence[State], but: str = "") -> IllegalTransition:
-    wanted = " or ".join(state.value for state in allowed)
+    needed_states = " or ".join(state.value for state in allowed)
     state = found.state.value + but
     return IllegalTransition(
-        f"transaction {found.id} is {state}; {change} needs {wanted}", transaction=found.id, found=state, wanted=wanted
+        f"transaction {found.id} is {state}; {change} needs {needed_states}",
+        transaction=found.id,
+        found=state,
+        wanted=needed_states,
     )

@@ -32,11 +32,11 @@ class Certificate:
     @classmethod
     def of(cls, directory: Path, names: Sequence[str] = NAMES) -> Certificate:
         """The certificate in `directory`; makes a new one if there is none, or if it soon expires."""
-        found = cls(directory / "ca.pem", directory / "server.pem", directory / "server.key")
-        if not found._good():
+        certificate = cls(directory / "ca.pem", directory / "server.pem", directory / "server.key")
+        if not certificate._good():
             directory.mkdir(parents=True, exist_ok=True)
-            found._make(names)
-        return found
+            certificate._make(names)
+        return certificate
 
     def _good(self) -> bool:
         if not (self.authority.exists() and self.key.exists() and self.chain.exists()):

@@ -67,10 +67,10 @@ class Rule(BaseModel):
             logstore: its name; empty: the request names none.
             shard: its id; None: the request names none.
         """
-        wanted = ((self.project, project), (self.logstore, logstore))
+        pairs = ((self.project, project), (self.logstore, logstore))
         return (
             (not self.operations or operation in self.operations)
-            and all(not want or want == found for want, found in wanted)
+            and all(not want or want == name for want, name in pairs)
             and (self.shard is None or self.shard == shard)
             and (self.do != "empty" or operation == "pull_logs")
         )
@@ -88,8 +88,8 @@ class Plan(BaseModel):
     def parse(cls, content: object, source: str) -> Plan:
         """The plan in `content`: a mapping, or YAML or JSON text. Raises ConfigError naming `source` and the field."""
         try:
-            given = AsWritten(content).get_single_data() if isinstance(content, str) else content
-            return cls.model_validate({} if given is None else given)
+            document = AsWritten(content).get_single_data() if isinstance(content, str) else content
+            return cls.model_validate({} if document is None else document)
         except yaml.YAMLError as error:
             raise ConfigError(f"{source}: no YAML: {error}", source=source) from None
         except ValidationError as error:
@@ -180,7 +180,7 @@ def log_of(path: Path) -> Path:
 
 def _version(path: Path) -> tuple[int, int, int]:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return 0, 0, 0
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size

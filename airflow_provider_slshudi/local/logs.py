@@ -109,10 +109,10 @@ def pull_logs(call: Call) -> Response:
     for name in ("query", "processor"):
         if call.query.get(name):
             raise parameter_invalid(f"{name} is not offered by this local server")
-    asked = call.query.get("count") or str(MOST_GROUPS)
-    count = number(asked)
+    count_text = call.query.get("count") or str(MOST_GROUPS)
+    count = number(count_text)
     if count is None or not 1 <= count <= MOST_GROUPS:
-        raise parameter_invalid(f"count {asked!r}: expected 1 to {MOST_GROUPS}")
+        raise parameter_invalid(f"count {count_text!r}: expected 1 to {MOST_GROUPS}")
     log = call.logstore().log(call.shard())
     cursor = _cursor(call, log)
     # The Rust SDK says `endCursor`.

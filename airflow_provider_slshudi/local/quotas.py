@@ -33,11 +33,11 @@ class Limits:
     @classmethod
     def parse(cls, changes: Sequence[str]) -> Limits:
         """The service's limits, changed by texts such as `shard_reads=5`. Raises ConfigError."""
-        limits, known = cls(), [item.name for item in fields(cls)]
+        limits, names = cls(), [item.name for item in fields(cls)]
         for change in changes:
             name, _, value = change.partition("=")
-            if name not in known or not (value.isascii() and value.isdigit() and int(value) > 0):
-                message = f"quota {change!r}: expected NAME=NUMBER with NAME one of {', '.join(known)}"
+            if name not in names or not (value.isascii() and value.isdigit() and int(value) > 0):
+                message = f"quota {change!r}: expected NAME=NUMBER with NAME one of {', '.join(names)}"
                 raise ConfigError(message, source="quotas", field=name, value=value)
             limits = replace(limits, **{name: int(value)})
         return limits

@@ -16,8 +16,8 @@ _LARGEST_PAGE = 500
 
 def create_project(call: Call) -> Response:
     """A new project; its name is in the body, or in the host."""
-    asked = call.json()
-    call.store.create_project(str(asked.get("projectName", call.project)), asked)
+    body = call.json()
+    call.store.create_project(str(body.get("projectName", call.project)), body)
     return Response()
 
 
@@ -101,19 +101,19 @@ def delete_shard(call: Call) -> Response:
 
 def create_consumer_group(call: Call) -> Response:
     """A new consumer group."""
-    asked, logstore = call.json(), call.logstore()
-    name = asked.get("consumerGroup")
+    body, logstore = call.json(), call.logstore()
+    name = body.get("consumerGroup")
     if not isinstance(name, str) or not 0 < len(name) <= 128:
         raise ServiceFault(400, "JsonInfoInvalid", "consumerGroup or timeout is of error format")
-    logstore.groups.create(name, asked)
+    logstore.groups.create(name, body)
     return Response()
 
 
 def list_consumer_group(call: Call) -> Response:
     """All consumer groups of a logstore."""
     groups = call.logstore().groups
-    found = [(name, groups.get(name)) for name in groups.names()]
-    return JSONResponse([{"name": name, "timeout": group.timeout, "order": group.order} for name, group in found])
+    entries = [(name, groups.get(name)) for name in groups.names()]
+    return JSONResponse([{"name": name, "timeout": group.timeout, "order": group.order} for name, group in entries])
 
 
 def update_consumer_group(call: Call) -> Response:
@@ -131,23 +131,25 @@ def delete_consumer_group(call: Call) -> Response:
 def get_check_point(call: Call) -> Response:
     """The group's checkpoint of every shard, or of one; empty for a shard that it has not read."""
     logstore = call.logstore()
-    kept, wanted = logstore.groups.get(call.path["group"]).checkpoints, call.query.get("shard")
+    checkpoints, shard_filter = logstore.groups.get(call.path["group"]).checkpoints, call.query.get("shard")
     answer: list[dict[str, Any]] = []
-    for shard in (item.shardID for item in logstore.shards if wanted in (None, str(item.shardID))):
-        known = asdict(kept[shard]) if shard in kept else {"checkpoint": "", "updateTime": 0, "consumer": ""}
-        answer.append({"shard": shard, **known})
+    for shard in (item.shardID for item in logstore.shards if shard_filter in (None, str(item.shardID))):
+        checkpoint = (
+            asdict(checkpoints[shard]) if shard in checkpoints else {"checkpoint": "", "updateTime": 0, "consumer": ""}
+        )
+        answer.append({"shard": shard, **checkpoint})
     return JSONResponse(answer)
 
 
 def update_check_point(call: Call) -> Response:
     """Keep how far the group has read a shard; unless forced, only from the consumer that holds it."""
-    logstore, asked, name = call.logstore(), call.json(), call.path["group"]
-    group, shard, consumer = logstore.groups.get(name), asked.get("shard"), call.query.get("consumer", "")
+    logstore, body, name = call.logstore(), call.json(), call.path["group"]
+    group, shard, consumer = logstore.groups.get(name), body.get("shard"), call.query.get("consumer", "")
     if type(shard) is not int or shard not in [item.shardID for item in logstore.shards]:
         raise ServiceFault(404, "ShardNotExist", "shard not exist")
     if call.query.get("forceSuccess", "").lower() != "true":
         group.check_owner(consumer, shard)
-    logstore.groups.check(name, shard, str(asked.get("checkpoint", "")), consumer)
+    logstore.groups.check(name, shard, str(body.get("checkpoint", "")), consumer)
     return Response()
 
 
@@ -166,6 +168,6 @@ def _page(call: Call, items: list[Any], key: str, pattern: str, name_of: Callabl
     offset, size = number(call.query.get("offset") or "0"), number(call.query.get("size") or "100")
     if offset is None or size is None or size > _LARGEST_PAGE:
         raise parameter_invalid(f"offset and size are integers from 0, size is at most {_LARGEST_PAGE}")
-    found = [item for item in items if call.query.get(pattern, "") in name_of(item)]
-    cut = found[offset : offset + size]
-    return JSONResponse({"count": len(cut), "total": len(found), key: cut})
+    matches = [item for item in items if call.query.get(pattern, "") in name_of(item)]
+    cut = matches[offset : offset + size]
+    return JSONResponse({"count": len(cut), "total": len(matches), key: cut})

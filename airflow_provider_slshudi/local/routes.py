@@ -63,12 +63,12 @@ ROUTES: dict[str, dict[str, Endpoint | By]] = {
 
 
 def _operations() -> tuple[str, ...]:
-    found = {resources.list_project.__name__}
+    names = {resources.list_project.__name__}
     for methods in ROUTES.values():
         for endpoint in methods.values():
             several = endpoint.endpoints.values() if isinstance(endpoint, By) else [endpoint]
-            found |= {one.__name__ for one in several}
-    return tuple(sorted(found))
+            names |= {one.__name__ for one in several}
+    return tuple(sorted(names))
 
 
 OPERATIONS = _operations()
@@ -79,12 +79,12 @@ def endpoint_of(route: str, method: str, query: Mapping[str, str]) -> Endpoint:
     """The operation that a request on `route` asks for. Raises a fault if the server does not offer it."""
     if route == "/" and method == "GET" and ("offset" in query or "size" in query):
         return resources.list_project
-    found = ROUTES.get(route, {}).get(method)
-    if found is None:
+    endpoint = ROUTES.get(route, {}).get(method)
+    if endpoint is None:
         raise ServiceFault(405, "InvalidMethod", f"{method} {route} is not offered by this local server")
-    if isinstance(found, By):
-        value = query.get(found.parameter, "")
-        if value not in found.endpoints:
-            raise parameter_invalid(f"unknown {found.parameter} {value!r}")
-        return found.endpoints[value]
-    return found
+    if isinstance(endpoint, By):
+        value = query.get(endpoint.parameter, "")
+        if value not in endpoint.endpoints:
+            raise parameter_invalid(f"unknown {endpoint.parameter} {value!r}")
+        return endpoint.endpoints[value]
+    return endpoint

@@ -105,9 +105,9 @@ class Segment:
                 size = self._starts[place + 1] - self._starts[place] - _HEAD.size
                 parts += (heads, body[filled : filled + size])
                 filled += size
-            wanted = self._starts[following] - self._starts[some]
-            if os.preadv(self._file, parts, self._starts[some]) != wanted:
-                raise OSError(f"{self._path}: {wanted} bytes at {self._starts[some]} are not there")
+            length = self._starts[following] - self._starts[some]
+            if os.preadv(self._file, parts, self._starts[some]) != length:
+                raise OSError(f"{self._path}: {length} bytes at {self._starts[some]} are not there")
         return body, high - low
 
     def close(self) -> None:
@@ -148,8 +148,8 @@ class Segment:
     def _sums_up(self, data: mmap.mmap) -> bool:
         start, end = self._starts[-2], self._starts[-1]
         _, checksum, received = _HEAD.unpack_from(data, start)
-        found = zlib.crc32(data[start + _HEAD.size : end], zlib.crc32(_TIME.pack(received)))
-        return found == int(checksum)
+        crc = zlib.crc32(data[start + _HEAD.size : end], zlib.crc32(_TIME.pack(received)))
+        return crc == int(checksum)
 
 
 def _room(size: int) -> memoryview:

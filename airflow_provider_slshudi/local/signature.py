@@ -48,13 +48,13 @@ class Signed:
 
 def verify(request: Signed, accounts: Mapping[str, Account]) -> None:
     """Raise the service's fault unless `request` is signed by one of `accounts`, now, with its own body."""
-    given = request.headers.get("authorization", "")
-    if match := _V1.fullmatch(given):
+    authorization = request.headers.get("authorization", "")
+    if match := _V1.fullmatch(authorization):
         key, signature = match.groups()
         account = _account(accounts, key, request)
         _check_time(request.headers.get("date") or request.headers.get("x-log-date", ""), parsedate_to_datetime)
         expected = _v1(request, account.secret)
-    elif match := _V4.fullmatch(given):
+    elif match := _V4.fullmatch(authorization):
         key, date, region, signature = match.groups()
         account = _account(accounts, key, request)
         _check_time(request.headers.get("x-log-date", ""), _parse_compact)

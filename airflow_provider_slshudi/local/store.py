@@ -156,10 +156,10 @@ class Logstore:
     def delete(self, shard: int) -> None:
         """Remove a shard that was split or merged, with its log groups."""
         self.log(shard)
-        kept = [item for item in self.shards if item.shardID != shard or item.writable]
-        if len(kept) == len(self.shards):
+        shards = [item for item in self.shards if item.shardID != shard or item.writable]
+        if len(shards) == len(self.shards):
             raise parameter_invalid(f"shard {shard} is readwrite: only a readonly shard can be deleted")
-        self.shards = kept
+        self.shards = shards
         self._closed.pop(shard)
         self._save()
         self._logs.pop(shard).close()
@@ -183,12 +183,12 @@ class Logstore:
         self._save()
 
     def _writable(self, shard: int) -> Shard:
-        found = next((item for item in self.shards if item.shardID == shard), None)
-        if found is None:
+        entry = next((item for item in self.shards if item.shardID == shard), None)
+        if entry is None:
             raise shard_not_exist(shard)
-        if not found.writable:
+        if not entry.writable:
             raise parameter_invalid(f"invalid shard id: shard {shard} is readonly")
-        return found
+        return entry
 
     def _add(self, begin: str, end: str) -> Shard:
         # The shard with the largest id is writable, so it cannot have been deleted: no id comes back.
@@ -220,8 +220,8 @@ class Store:
         for path in sorted(directory.glob("*/project.json")):
             project = path.parent
             self._projects[project.name] = json.loads(path.read_text())
-            made = sorted(project.glob("*/logstore.json"))
-            self._logstores[project.name] = {file.parent.name: Logstore.load(file.parent, day) for file in made}
+            files = sorted(project.glob("*/logstore.json"))
+            self._logstores[project.name] = {file.parent.name: Logstore.load(file.parent, day) for file in files}
 
     def create_project(self, name: str, asked: dict[str, Any]) -> None:
         """Make a project from the body of CreateProject."""
@@ -303,13 +303,13 @@ class Store:
 
 def _settings(asked: dict[str, Any]) -> dict[str, Any]:
     """The settings that a logstore keeps from the body of CreateLogstore or UpdateLogstore."""
-    found = {name: asked[name] for name in _TYPES if asked.get(name) is not None}
-    for name, value in found.items():
+    settings = {name: asked[name] for name in _TYPES if asked.get(name) is not None}
+    for name, value in settings.items():
         if type(value) is not _TYPES[name]:
             raise parameter_invalid(f"{name} {value!r}: expected a value like {_TYPES[name]()!r}")
-    if not 1 <= found.get("ttl", 1) <= FOREVER:
-        raise parameter_invalid(f"ttl {found['ttl']}: expected 1 to {FOREVER} days")
-    return found
+    if not 1 <= settings.get("ttl", 1) <= FOREVER:
+        raise parameter_invalid(f"ttl {settings['ttl']}: expected 1 to {FOREVER} days")
+    return settings
 
 
 def _text(asked: dict[str, Any], name: str) -> str:

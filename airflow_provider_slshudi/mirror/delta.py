@@ -73,8 +73,8 @@ class DeltaMirror(Telling):
     def apply(self, change: Change, columns: Columns, summary: Mapping[str, str]) -> None:
         """Adds a version with one instant's change."""
         with self._asked():
-            gone = self._named() if change.superseded else {}
-            removed = {path: size for path, size in gone.items() if group_of(path) in change.superseded}
+            sizes = self._named() if change.superseded else {}
+            removed = {path: size for path, size in sizes.items() if group_of(path) in change.superseded}
             self._write(change.added, removed, columns, summary)
 
     def reconcile(
@@ -94,8 +94,8 @@ class DeltaMirror(Telling):
             if self._table is not None:
                 if self._table.deletion_vectors().read_all().num_rows:
                     raise self._refused(f"another engine deleted rows in it: delete {DELTA_LOG}, and it is made anew")
-                gone = {path: size for path, size in self._named().items() if path not in live}
-                self._write(added, gone, columns, summary)
+                removed = {path: size for path, size in self._named().items() if path not in live}
+                self._write(added, removed, columns, summary)
                 return
             create_table_with_add_actions(
                 self._uri,
@@ -201,13 +201,13 @@ class DeltaMirror(Telling):
             return None
         options = objectstore.arrow_options(self._uri)
         virtual = options.get("force_virtual_addressing", options["endpoint_override"] is None)
-        told = {
+        store_options = {
             # A version is a file that must not be there yet.
             "conditional_put": "etag",
             "aws_virtual_hosted_style_request": str(bool(virtual)).lower(),
             "aws_allow_http": str(str(options["endpoint_override"]).startswith("http://")).lower(),
         }
-        return told
+        return store_options
 
 
 def _partitions(columns: Columns) -> list[str]:

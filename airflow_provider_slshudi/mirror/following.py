@@ -162,19 +162,19 @@ def follow(mirror: Mirror, storage: Storage, timeline: Timeline, columns: Column
     """
     place = mirror.place()
     changes = None if place is None else changes_since(timeline, place)
-    told = {ROWS_KEY: rows} if rows else {}
+    summary = {ROWS_KEY: rows} if rows else {}
     if place is None or changes is None:
-        _reconcile(mirror, storage, timeline, columns, told)
+        _reconcile(mirror, storage, timeline, columns, summary)
         return Followed((), True)
     for number, change in enumerate(changes, 1):
         place = place.after(change, timeline, changes[number:])
-        mirror.apply(change, columns, {**told, **change.summary, PLACE_KEY: place.text})
+        mirror.apply(change, columns, {**summary, **change.summary, PLACE_KEY: place.text})
     return Followed(tuple(change.instant.time for change in changes), False)
 
 
 def _reconcile(mirror: Mirror, storage: Storage, timeline: Timeline, columns: Columns, told: Mapping[str, str]) -> None:
     live, named = live_files(storage, timeline), mirror.files()
     added = with_rows(storage, {path: size for path, size in live.items() if path not in named})
-    kept = named & live.keys()
+    common_paths = named & live.keys()
     summary = {**told, ACTION_KEY: RECONCILED, PLACE_KEY: Place.at_end(timeline).text}
-    mirror.reconcile(added, kept | {file.path for file in added}, columns, summary)
+    mirror.reconcile(added, common_paths | {file.path for file in added}, columns, summary)

@@ -37,8 +37,8 @@ def replacing(change: Transaction, io: FileIO, summary: Mapping[str, str]) -> An
         """Deletes as the first does, and merges manifests as the second."""
 
         def _existing_manifests(self) -> list[ManifestFile]:
-            found = super()._existing_manifests()
-            return [one for one in found if one.has_added_files() or one.has_existing_files()]
+            manifests = super()._existing_manifests()
+            return [one for one in manifests if one.has_added_files() or one.has_existing_files()]
 
     return Replacing(operation=Operation.OVERWRITE, transaction=change, io=io, snapshot_properties=dict(summary))
 
@@ -150,8 +150,8 @@ class IcebergMirror(Telling):
                 raise self._refused(
                     "another engine deleted rows in it, and no snapshot of ours is left: drop the table"
                 )
-            gone = [file for file in self._named() if self._path(file) not in live]
-            self._write(self._table, added, gone, columns, summary)
+            removed_files = [file for file in self._named() if self._path(file) not in live]
+            self._write(self._table, added, removed_files, columns, summary)
             # A rollback or a restore may have deleted files that older snapshots name.
             self._expire(self._table, {one.snapshot_id for one in self._table.metadata.snapshots})
 
@@ -167,8 +167,8 @@ class IcebergMirror(Telling):
             read: dict[str, bool] = {}
             named = [one for one in self._table.metadata.snapshots if self._names_any(one, leaving, read)]
             self._expire(self._table, {one.snapshot_id for one in named})
-            kept = {one.snapshot_id for one in self._table.metadata.snapshots}
-            held = {one.snapshot_id for one in named} & kept
+            snapshot_ids = {one.snapshot_id for one in self._table.metadata.snapshots}
+            held = {one.snapshot_id for one in named} & snapshot_ids
             return [name for name, ref in self._table.metadata.refs.items() if ref.snapshot_id in held]
 
     def _create(self, added: list[BaseFile], columns: Columns, summary: Mapping[str, str]) -> None:
@@ -176,14 +176,14 @@ class IcebergMirror(Telling):
         catalog.create_namespace_if_not_exists(settings.table.rpartition(".")[0])
         schema = schema_of(columns)
         location = settings.location or f"{self._pipeline.table.path}_iceberg"
-        made = catalog.create_table_transaction(
+        transaction = catalog.create_table_transaction(
             settings.table, schema, location, spec_of(columns, schema), properties=PROPERTIES
         )
-        made.set_properties({_MAPPING: name_mapping(made.table_metadata.schema())})
-        with made.update_snapshot(snapshot_properties=dict(summary)).fast_append() as snapshot:
+        transaction.set_properties({_MAPPING: name_mapping(transaction.table_metadata.schema())})
+        with transaction.update_snapshot(snapshot_properties=dict(summary)).fast_append() as snapshot:
             for file in added:
-                snapshot.append_data_file(self._data_file(file, columns, made.table_metadata))
-        self._table = made.commit_transaction()
+                snapshot.append_data_file(self._data_file(file, columns, transaction.table_metadata))
+        self._table = transaction.commit_transaction()
 
     def _write(
         self,
@@ -199,8 +199,8 @@ class IcebergMirror(Telling):
         with replacing(change, table.io, summary) if removed else update.merge_append() as snapshot:
             for file in added:
                 snapshot.append_data_file(self._data_file(file, columns, change.table_metadata))
-            for gone in removed:
-                snapshot.delete_data_file(gone)
+            for removed_file in removed:
+                snapshot.delete_data_file(removed_file)
         change.commit_transaction()
         snapshots = sorted(table.metadata.snapshots, key=lambda one: one.sequence_number or 0)
         if len(snapshots) >= 2 * self._settings.keep:
@@ -240,8 +240,10 @@ class IcebergMirror(Telling):
         manifests = {one.manifest_path for snapshot in expired for one in snapshot.manifests(table.io)}
         MaintenanceTable(table).expire_snapshots().by_ids([one.snapshot_id for one in expired]).commit()
         # pyiceberg deletes none of them. A run that dies here leaves a few small files beside the mirror's.
-        kept = {one.manifest_path for snapshot in table.metadata.snapshots for one in snapshot.manifests(table.io)}
-        for file in [*(one.manifest_list for one in expired), *(manifests - kept)]:
+        live_manifests = {
+            one.manifest_path for snapshot in table.metadata.snapshots for one in snapshot.manifests(table.io)
+        }
+        for file in [*(one.manifest_list for one in expired), *(manifests - live_manifests)]:
             table.io.delete(file)
 
     def _names_any(self, snapshot: Snapshot, leaving: set[str], read: dict[str, bool]) -> bool:
@@ -289,7 +291,7 @@ class IcebergMirror(Telling):
         if columns.partition is not None:
             type_ = metadata.schema().find_type(columns.partition)
             values.append(partition_value(columns.partition_value(file.partition), type_))
-        made = DataFile.from_args(
+        data_file = DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=self._uri(file.path),
             file_format=FileFormat.PARQUET,
@@ -297,8 +299,8 @@ class IcebergMirror(Telling):
             record_count=file.rows,
             file_size_in_bytes=file.size,
         )
-        made.spec_id = metadata.default_spec_id
-        return made
+        data_file.spec_id = metadata.default_spec_id
+        return data_file
 
 
 def _place(snapshot: Snapshot) -> Place | None:
@@ -314,9 +316,9 @@ def _store_properties(uri: str) -> dict[str, str]:
     if not objectstore.is_stored(uri):
         return {}
     options = objectstore.arrow_options(uri)
-    told = {
+    properties = {
         "s3.endpoint": options["endpoint_override"],
         "s3.region": options.get("region"),
         "s3.force-virtual-addressing": options.get("force_virtual_addressing"),
     }
-    return {name: str(value) for name, value in told.items() if value is not None}
+    return {name: str(value) for name, value in properties.items() if value is not None}

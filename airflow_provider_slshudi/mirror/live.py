@@ -66,8 +66,8 @@ class Change:
     @property
     def summary(self) -> dict[str, str]:
         """Instant, action and transaction for a snapshot's summary."""
-        told = {INSTANT_KEY: self.instant.time, ACTION_KEY: self.instant.action}
-        return {**told, TRANSACTION_KEY: self.transaction} if self.transaction else told
+        summary = {INSTANT_KEY: self.instant.time, ACTION_KEY: self.instant.action}
+        return {**summary, TRANSACTION_KEY: self.transaction} if self.transaction else summary
 
 
 @dataclass(frozen=True)

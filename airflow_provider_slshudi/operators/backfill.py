@@ -72,7 +72,7 @@ def _known_params(context: Context) -> Mapping[str, Any]:
 def _cursors(given: Any) -> dict[int, tuple[int, int]]:
     if not isinstance(given, Mapping):
         raise _wrong("cursors", given, "expected {shard: [begin, end]}")
-    found = {}
+    cursors = {}
     for shard, pair in given.items():
         field = f"cursors.{shard}"
         if not _SHARD.fullmatch(str(shard)):
@@ -82,8 +82,8 @@ def _cursors(given: Any) -> dict[int, tuple[int, int]]:
         begin, end = (_cursor(field, value) for value in pair)
         if begin >= end:
             raise _wrong(field, pair, "its begin is not before its end")
-        found[int(shard)] = (begin, end)
-    return found
+        cursors[int(shard)] = (begin, end)
+    return cursors
 
 
 def _cursor(field: str, value: Any) -> int:
@@ -134,15 +134,15 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
         from airflow_provider_slshudi.views import progress
 
         params = _known_params(context)
-        asked = backfill_request(params)
+        raw_request = backfill_request(params)
         if params.get("dry_run"):
-            raise AirflowSkipException(_dry_run(work, asked, context))
-        request = pinned(work, asked)
+            raise AirflowSkipException(_dry_run(work, raw_request, context))
+        request = pinned(work, raw_request)
         if not request.cursors:
-            if asked.span is not None and asked.span[0] > time.time():
+            if raw_request.span is not None and raw_request.span[0] > time.time():
                 raise _wrong("from", context["params"]["from"], "is yet to come: the service holds nothing of it")
             return None, {}
-        if asked.span is not None and asked.span[1] > time.time():
+        if raw_request.span is not None and raw_request.span[1] > time.time():
             self.log.info("`to` is yet to come: the backfill ends with what the service holds now")
         cursors = {str(shard): [str(begin), str(end)] for shard, (begin, end) in request.cursors.items()}
         planned, first = backfill(work, request), _first(context)
@@ -207,13 +207,13 @@ class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):
         params = {"cursors": self.planned["cursors"], "everything": self.planned["everything"]}
         with self.told(context):
             work = self.work(context)
-            left = preview_backfill(work, backfill_request(params))
-        if not left:
+            unread_ranges = preview_backfill(work, backfill_request(params))
+        if not unread_ranges:
             progress.ended(work, _first(context))
             raise AirflowSkipException("all of the backfill is covered or reserved")
-        self.log.info("left of the backfill: %s", ", ".join(map(str, left)))
+        self.log.info("left of the backfill: %s", ", ".join(map(str, unread_ranges)))
         first, _, part = context["dag_run"].run_id.partition(PART)
         number = int(part or 1) + 1
         self.trigger_run_id, self.conf = f"{first}{PART}{number}", params
-        self.note = f"Part {number} of backfill {first}: {len(left)} ranges were left"
+        self.note = f"Part {number} of backfill {first}: {len(unread_ranges)} ranges were left"
         super().execute(context)

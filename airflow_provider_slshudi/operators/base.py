@@ -49,8 +49,8 @@ def signal(work: Work) -> None:
 
     from airflow_provider_slshudi.views.metrics import metrics
 
-    for found in metrics(work.ledger, [work.pipeline.name]):
-        stats.gauge(f"slshudi.{found.name}", found.value, tags=dict(found.labels))
+    for metric in metrics(work.ledger, [work.pipeline.name]):
+        stats.gauge(f"slshudi.{metric.name}", metric.value, tags=dict(metric.labels))
 
 
 _log = logging.getLogger(__name__)
@@ -175,8 +175,8 @@ class PipelineTask:
             past = dropwhile(
                 lambda item: item.transaction.id != committed.id, work.ledger.history(work.pipeline.name, NEWEST)
             )
-            if told := late(work.ledger, [*past]):
-                _log.warning("%s", told)
+            if sentence := late(work.ledger, [*past]):
+                _log.warning("%s", sentence)
 
     def on_kill(self) -> None:
         """Ends the Spark driver that runs for this task."""
@@ -195,8 +195,8 @@ def slices(task: BaseOperator, context: Context, wait: timedelta) -> Iterator[fl
         return
     limits = (task.execution_timeout, getattr(context.get("dag"), "dagrun_timeout", None))
     until = time.monotonic() + min([wait, *(limit / 2 for limit in limits if limit)]).total_seconds()
-    while (left := until - time.monotonic()) > 0:
-        yield min(left, _LOOK_AGAIN_SECONDS)
+    while (remaining_seconds := until - time.monotonic()) > 0:
+        yield min(remaining_seconds, _LOOK_AGAIN_SECONDS)
 
 
 def refuse_test() -> None:
@@ -260,15 +260,15 @@ def refuse_unknown_params(context: Context, known: Collection[str]) -> None:
     Raises:
         ConfigError: the run was given a name that is neither a param of the DAG nor `known`.
     """
-    given = getattr(context["dag_run"], "conf", None) or {}
+    run_conf = getattr(context["dag_run"], "conf", None) or {}
     names = {*getattr(context.get("dag"), "params", ()), *known}
-    for name in sorted(given.keys() - names):
+    for name in sorted(run_conf.keys() - names):
         raise ConfigError(
             f"the run was given {name!r}, but the DAG's params are {', '.join(sorted(names))}. Nothing was done; "
             "trigger the DAG again with one of these",
             source=PARAMS_SOURCE,
             field=name,
-            value=given[name],
+            value=run_conf[name],
         )
 
 
@@ -322,17 +322,17 @@ class AirflowRuns:
             _log.warning("Airflow does not tell the tasks of run %s: %s", run, error)
             return ""
         named = [(task.rpartition(".")[2], state) for task, state in states.get(run.run_id, {}).items()]
-        found = [(step, state) for step, state in named if step in steps]
+        step_states = [(step, state) for step, state in named if step in steps]
         with_worker = ("running", "queued") if conf.get("core", "executor") in _LOCAL else ("running",)
-        shown = [f"{step} {state}" for step, state in found if state in with_worker]
-        return ", ".join(shown) if len(found) == len(dict(found)) else ""
+        shown = [f"{step} {state}" for step, state in step_states if state in with_worker]
+        return ", ".join(shown) if len(step_states) == len(dict(step_states)) else ""
 
 
 def _is_unknown_run(error: AirflowRuntimeError) -> bool:
     """Whether the API server answered that there is no such run; a wrong address gives 404 too, without this reason."""
     answer: Any = error.error.detail or {}
-    told = (answer.get("detail") or {}).get("detail")
-    return answer.get("status_code") == 404 and isinstance(told, dict) and told.get("reason") == "not_found"
+    detail = (answer.get("detail") or {}).get("detail")
+    return answer.get("status_code") == 404 and isinstance(detail, dict) and detail.get("reason") == "not_found"
 
 
 def this_airflow() -> str:
@@ -344,11 +344,11 @@ def this_airflow() -> str:
     from airflow.sdk import Variable
 
     try:
-        known = Variable.get(AIRFLOW_NAME, default="")
-        if not known and _is_unknown_variable(AIRFLOW_NAME):
+        airflow_name = Variable.get(AIRFLOW_NAME, default="")
+        if not airflow_name and _is_unknown_variable(AIRFLOW_NAME):
             Variable.set(AIRFLOW_NAME, uuid.uuid4().hex, description="The name of this Airflow in slshudi's ledger")
-            known = Variable.get(AIRFLOW_NAME, default="")
-        return str(known or "")
+            airflow_name = Variable.get(AIRFLOW_NAME, default="")
+        return str(airflow_name or "")
     except Exception as error:
         # No reason to stop: without the name, decisions wait for heartbeats instead.
         _log.warning("Airflow gives no variable %s: %s", AIRFLOW_NAME, error)

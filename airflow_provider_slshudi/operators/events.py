@@ -81,13 +81,13 @@ def tell(outlets: Iterable[object], context: Context, work: Work, settled: Itera
     if not aliases:
         return []
     asset, airflow = table_asset(work.pipeline), this_airflow()
-    found = _untold(asset, context, work, settled, airflow)
-    mine = [item for item in found if _tells(context, work, item, airflow)]
-    told: set[str] = set()
+    transactions = _untold(asset, context, work, settled, airflow)
+    mine = [item for item in transactions if _tells(context, work, item, airflow)]
+    told_ids: set[str] = set()
     # The run that claimed before may have ended with its event since we looked; if Airflow does not say, we did look.
     with suppress(AirflowRuntimeError):
-        told = _told_since(asset, mine)
-    untold = [item for item in mine if item.id not in told]
+        told_ids = _told_since(asset, mine)
+    untold = [item for item in mine if item.id not in told_ids]
     for committed in untold:
         _log.info("asset %s is updated for transaction %s, instant %s", asset.name, committed.id, committed.instant)
         for alias in aliases:
@@ -103,24 +103,24 @@ def _untold(asset: Asset, context: Context, work: Work, settled: Iterable[Settle
     decided = {item.transaction for item in settled if item.decision in commits}
     ledger = work.ledger
     newest = {item.id: item for item in ledger.last(work.pipeline.name, _COMMITS, State.COMMITTED)}
-    found = [*newest.values(), *(ledger.get(id_) for id_ in decided - newest.keys())]
+    transactions = [*newest.values(), *(ledger.get(id_) for id_ in decided - newest.keys())]
     since = ledger.now() - _LONGEST
     try:
         # A first look at few events; it misses those between which other tasks update the asset often.
-        told = _told(asset, limit=_EVENTS)
-        left = [
+        told_ids = _told(asset, limit=_EVENTS)
+        pending_transactions = [
             item
-            for item in found
-            if item.id not in told
+            for item in transactions
+            if item.id not in told_ids
             and item.changed > since
             and (item.id in decided or _is_over(context, work, item, airflow))
         ]
         # Looked at again after each run was seen to be over: its own event is there by now.
-        told = _told_since(asset, left)
+        told_ids = _told_since(asset, pending_transactions)
     except AirflowRuntimeError as error:
         _log.warning("Airflow does not tell the events of asset %s: %s", asset.name, error)
-        return [item for item in found if item.id in decided]
-    return sorted((item for item in left if item.id not in told), key=lambda item: item.id)
+        return [item for item in transactions if item.id in decided]
+    return sorted((item for item in pending_transactions if item.id not in told_ids), key=lambda item: item.id)
 
 
 def _told_since(asset: Asset, committed: list[Transaction]) -> set[str]:

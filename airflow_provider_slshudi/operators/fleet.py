@@ -84,14 +84,14 @@ class SlsHudiLookOperator(BaseOperator):
         works = Works(Run(run.dag_id, run.run_id, this_airflow(), PERSON), None if dag is None else dagfile.of(dag))
         ended = AirflowRuns(context["ti"])
         end_with_supervisor()
-        found, watched = self._found(works, ended, context)
+        due_pipelines, watched = self._found(works, ended, context)
         for seconds in slices(self, context, self.wait):
-            if found:
+            if due_pipelines:
                 break
             await_news(watched, seconds)
-            found, watched = self._found(works, ended, context)
-        self.log.info("%d of %d pipelines have something to do", len(found), len(self.pipelines))
-        return found[: conf.getint("core", "max_map_length", fallback=1024)]
+            due_pipelines, watched = self._found(works, ended, context)
+        self.log.info("%d of %d pipelines have something to do", len(due_pipelines), len(self.pipelines))
+        return due_pipelines[: conf.getint("core", "max_map_length", fallback=1024)]
 
     def _found(self, works: Works, ended: Ended, context: Context) -> tuple[list[str], list[Work]]:
         """All pipelines that have something to do, the most urgent first; and those whose next log is news.
@@ -109,10 +109,10 @@ class SlsHudiLookOperator(BaseOperator):
             try:
                 work = works.of(name)
                 _require_name(work, name)
-                seen = self._look(work, ended)
-                if seen is None:
+                news = self._look(work, ended)
+                if news is None:
                     watched.append(work)
-                return seen
+                return news
             except BatchUnderWay as error:
                 self.log.info("%s", error)
                 return None
@@ -126,23 +126,25 @@ class SlsHudiLookOperator(BaseOperator):
         # Who triggers a run has mended something perhaps.
         if getattr(context["dag_run"], "run_type", None) == SCHEDULED:
             resting = _resting(works.ledger, context["dag_run"].dag_id, bool(self.wait))
-        asked = [name for name in self.pipelines if settings.stem(name) not in resting]
-        found = answers(look, asked, _LOOK_SECONDS)
-        for name in asked:
-            if name not in found:
+        names = [name for name in self.pipelines if settings.stem(name) not in resting]
+        news_by_name = answers(look, names, _LOOK_SECONDS)
+        for name in names:
+            if name not in news_by_name:
                 self.log.warning("%s has not answered for %d s, its own task says more", name, _LOOK_SECONDS)
-                found[name] = News()
-        return [name for _, name in sorted((seen, name) for name, seen in found.items() if seen is not None)], watched
+                news_by_name[name] = News()
+        return [
+            name for _, name in sorted((news, name) for name, news in news_by_name.items() if news is not None)
+        ], watched
 
     def _look(self, work: Work, ended: Ended) -> News | None:
         from airflow_provider_slshudi.transaction.news import news
 
-        found = news(work, ended)
-        if found is None:
+        pipeline_news = news(work, ended)
+        if pipeline_news is None:
             # A task of its own would do that.
             with only_logged():
                 signal(work)
-        return found
+        return pipeline_news
 
 
 class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
@@ -207,9 +209,9 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
 
         try:
             settled = settle(work, AirflowRuns(context["ti"]), LOOK_WAIT_SECONDS)
-            told = tell(self.outlets, context, work, settled)
-            self.remember(work, told)
-            self._tells = bool(told)
+            told_batches = tell(self.outlets, context, work, settled)
+            self.remember(work, told_batches)
+            self._tells = bool(told_batches)
             require_turn(work)
             require_alone(work)
             return tail(work, in_turn=True)

@@ -163,15 +163,15 @@ def _table(pipeline: Pipeline, batches: Sequence[Batch], of_logs: bool) -> Outpu
     facets = _facets(pipeline)
     if of_logs:
         facets["columnLineage"] = _column_lineage(pipeline)
-    told: dict[str, OutputDatasetFacet] = {}
+    output_facets: dict[str, OutputDatasetFacet] = {}
     if batches:
         facets["version"] = _version(batches)
-        told["outputStatistics"] = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+        output_facets["outputStatistics"] = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
             rowCount=_sum(map(_rows, batches)),
             size=_sum(_fact(batch, "stored") for batch in batches),
             fileCount=_sum(_fact(batch, "files") for batch in batches),
         )
-    return OutputDataset(*table_name(pipeline.table.path), told, facets=facets)
+    return OutputDataset(*table_name(pipeline.table.path), output_facets, facets=facets)
 
 
 def _quarantine(aside: Pipeline, batches: Sequence[Batch]) -> OutputDataset:
@@ -207,8 +207,8 @@ def _schema(columns: Iterable[tuple[str, str]]) -> schema_dataset.SchemaDatasetF
     from openlineage.client.facet_v2 import schema_dataset
 
     fields = [
-        schema_dataset.SchemaDatasetFacetFields(name, type_, ordinal_position=at)
-        for at, (name, type_) in enumerate(columns, 1)
+        schema_dataset.SchemaDatasetFacetFields(name, type_, ordinal_position=position)
+        for position, (name, type_) in enumerate(columns, 1)
     ]
     return schema_dataset.SchemaDatasetFacet(fields)
 
@@ -267,11 +267,11 @@ def _rows(batch: Batch) -> int | None:
 
 
 def _fact(batch: Batch, name: str) -> int | None:
-    found = (batch.transaction.manifest or {}).get(name)
-    return None if found is None else int(found)
+    fact = (batch.transaction.manifest or {}).get(name)
+    return None if fact is None else int(fact)
 
 
 def _sum(counts: Iterable[int | None]) -> int | None:
     """The sum; None if one of them is not known."""
-    known = list(counts)
-    return None if None in known else sum(count for count in known if count is not None)
+    all_counts = list(counts)
+    return None if None in all_counts else sum(count for count in all_counts if count is not None)

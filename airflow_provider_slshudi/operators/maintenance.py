@@ -122,9 +122,9 @@ class SlsHudiRebuildMetadataOperator(PipelineOperator):
 
         with self.told(context):
             before, _ = rebuild_metadata(self.work(context), only_damaged=True)
-        found = asdict(before)
-        self.log.info("the metadata table is %s: %s", "as it should be" if before.ok else "made anew", found)
-        return {"rebuilt": not before.ok, **found, "examples": list(before.examples)}
+        comparison = asdict(before)
+        self.log.info("the metadata table is %s: %s", "as it should be" if before.ok else "made anew", comparison)
+        return {"rebuilt": not before.ok, **comparison, "examples": list(before.examples)}
 
 
 class SlsHudiSyncOperator(PipelineOperator):

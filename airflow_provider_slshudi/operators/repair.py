@@ -48,9 +48,11 @@ class SlsHudiRecoverOperator(LineageTask, PipelineOperator):
             self.remember(work, tell(self.outlets, context, work, done.settled))
         for item in done.left:
             self.log.info("left transaction %s of %s, %s: %s", item.transaction, item.run, item.state, item.why)
-        left = [{"transaction": item.transaction, "state": item.state, "run": item.run} for item in done.left]
-        self.log.info("%d transactions settled, %d left to their runs", len(done.settled), len(left))
-        return {"settled": as_xcom(done.settled), "left": left}
+        undecided_transactions = [
+            {"transaction": item.transaction, "state": item.state, "run": item.run} for item in done.left
+        ]
+        self.log.info("%d transactions settled, %d left to their runs", len(done.settled), len(undecided_transactions))
+        return {"settled": as_xcom(done.settled), "left": undecided_transactions}
 
 
 PARAMS = ("act", "reason", "transaction", "cursors")
@@ -89,10 +91,10 @@ class SlsHudiRepairOperator(LineageTask, PipelineOperator):
         with self.told(context):
             refuse_unknown_params(context, PARAMS)
             act, reason, transaction, cursors = (context["params"].get(name) for name in PARAMS)
-            known = {item.value: item for item in Act}
-            if act not in known or known[act].role != self.role:
+            acts = {item.value: item for item in Act}
+            if act not in acts or acts[act].role != self.role:
                 mine = ", ".join(item.value for item in Act if item.role == self.role)
-                other = f", which the pipeline's DAG of role {known[act].role} does" if act in known else ""
+                other = f", which the pipeline's DAG of role {acts[act].role} does" if act in acts else ""
                 raise ConfigError(
                     f"act: {act!r}{other}: this DAG does one of {mine}. Nothing was done",
                     source=PARAMS_SOURCE,
@@ -100,8 +102,8 @@ class SlsHudiRepairOperator(LineageTask, PipelineOperator):
                     value=act,
                 )
             work, who = self.work(context), who_asked(context)
-            of = {"transaction": transaction or None, "cursors": cursors or None}
-            done = perform(work, AirflowRuns(context["ti"]), known[act], who, str(reason or ""), **of)
+            target = {"transaction": transaction or None, "cursors": cursors or None}
+            done = perform(work, AirflowRuns(context["ti"]), acts[act], who, str(reason or ""), **target)
             self.remember(work, self._made(work))
         self.log.info("%s, for %s: %s", act, who, done)
         return {"done": done}
@@ -112,6 +114,6 @@ class SlsHudiRepairOperator(LineageTask, PipelineOperator):
         from airflow_provider_slshudi.ledger.records import State
         from airflow_provider_slshudi.transaction.context import is_of
 
-        made = work.ledger.of_run(work.pipeline.name, work.run.dag_id, work.run.run_id, work.run.airflow)
-        if made is not None and made.state is State.COMMITTED and is_of(work.ledger, made, work.run):
-            yield made
+        batch = work.ledger.of_run(work.pipeline.name, work.run.dag_id, work.run.run_id, work.run.airflow)
+        if batch is not None and batch.state is State.COMMITTED and is_of(work.ledger, batch, work.run):
+            yield batch

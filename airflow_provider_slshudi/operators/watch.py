@@ -46,6 +46,6 @@ class SlsHudiWatchOperator(PipelineOperator):
         name = settings.pipeline(self.pipeline, None if dag is None else dagfile.of(dag)).name
         ledger = LedgerHook(settings.ledger_conn_id()).ledger_as_it_is()
         # Not `told`: what the watch finds is in the ledger already, and would be found again.
-        found = findings(ledger, name, Limits(self.behind, self.dangling, self.expires))
-        if found:
-            raise AirflowFailException("\n".join(found))
+        sentences = findings(ledger, name, Limits(self.behind, self.dangling, self.expires))
+        if sentences:
+            raise AirflowFailException("\n".join(sentences))

@@ -96,8 +96,8 @@ def plan_backfill(
         limits: the file's `batch`.
         held: ids of shards that wait for others.
     """
-    left = [item for item in left_to_backfill(pipeline_name, wanted, windows, taken) if item.shard not in held]
-    return limit(left[:MOST_RANGES], density, limits.max_bytes)
+    unread_ranges = [item for item in left_to_backfill(pipeline_name, wanted, windows, taken) if item.shard not in held]
+    return limit(unread_ranges[:MOST_RANGES], density, limits.max_bytes)
 
 
 def left_to_backfill(
@@ -123,17 +123,17 @@ def left_to_backfill(
     if not wanted:
         raise _refusal(pipeline_name, "ranges", wanted, "names no shard; expected {shard: (begin, end)}")
     held = {window.shard: window for window in windows}
-    asked: list[Range] = []
+    wanted_ranges: list[Range] = []
     for shard, (begin, end) in wanted.items():
         field = f"ranges.{shard}"
         if shard not in held:
-            known = ", ".join(map(str, sorted(held))) or "none"
-            raise _refusal(pipeline_name, field, (begin, end), f"the logstore has no shard {shard}; it has {known}")
+            shard_ids = ", ".join(map(str, sorted(held))) or "none"
+            raise _refusal(pipeline_name, field, (begin, end), f"the logstore has no shard {shard}; it has {shard_ids}")
         if begin >= end:
             raise _refusal(pipeline_name, field, (begin, end), "its begin is not before its end")
-        asked.append(Range(shard, begin, end))
-    left = subtract(asked, taken)
-    for item in left:
+        wanted_ranges.append(Range(shard, begin, end))
+    unread_ranges = subtract(wanted_ranges, taken)
+    for item in unread_ranges:
         window = held[item.shard]
         if item.begin < window.service_begin or item.end > window.service_end:
             raise _refusal(
@@ -143,7 +143,7 @@ def left_to_backfill(
                 f"[{item.begin}, {item.end}) was never read, but the service holds only "
                 f"[{window.service_begin}, {window.service_end})",
             )
-    return left
+    return unread_ranges
 
 
 def _refusal(pipeline: str, field: str, value: object, reason: str) -> ConfigError:

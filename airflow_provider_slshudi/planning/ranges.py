@@ -58,24 +58,24 @@ def merge(ranges: Iterable[Range]) -> list[Range]:
 def subtract(wanted: Iterable[Range], taken: Iterable[Range]) -> list[Range]:
     """The parts of `wanted` that no range of `taken` holds, merged and sorted; one walk over both."""
     holes = merge(taken)
-    left: list[Range] = []
-    at = 0
+    remainder: list[Range] = []
+    position = 0
     for item in merge(wanted):
         begin = item.begin
-        while at < len(holes) and (holes[at].shard, holes[at].end) <= (item.shard, begin):
-            at += 1
+        while position < len(holes) and (holes[position].shard, holes[position].end) <= (item.shard, begin):
+            position += 1
         # Both are sorted and each is disjoint, so only the last hole of one item may concern the next one too.
-        while at < len(holes) and holes[at].shard == item.shard and holes[at].begin < item.end:
-            hole = holes[at]
+        while position < len(holes) and holes[position].shard == item.shard and holes[position].begin < item.end:
+            hole = holes[position]
             if hole.begin > begin:
-                left.append(Range(item.shard, begin, hole.begin))
+                remainder.append(Range(item.shard, begin, hole.begin))
             begin = hole.end
             if hole.end > item.end:
                 break
-            at += 1
+            position += 1
         if begin < item.end:
-            left.append(Range(item.shard, begin, item.end))
-    return left
+            remainder.append(Range(item.shard, begin, item.end))
+    return remainder
 
 
 def overlap(left: Iterable[Range], right: Iterable[Range]) -> list[Range]:

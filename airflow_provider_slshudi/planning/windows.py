@@ -52,10 +52,10 @@ def refuse_other_shards(pipeline: str, shards: Iterable[tuple[int, int, int]], t
     """
     reached = reach_of(taken)
     for shard, duty_begin, end in shards:
-        known = max(duty_begin, reached.get(shard, 0))
-        if end < known:
+        reach = max(duty_begin, reached.get(shard, 0))
+        if end < reach:
             raise PipelineConflict(
-                f"pipeline {pipeline}: shard {shard} ends at cursor {end}, but the ledger knows it up to {known}: its "
+                f"pipeline {pipeline}: shard {shard} ends at cursor {end}, but the ledger knows it up to {reach}: its "
                 "logstore was deleted and created again, or the name leads elsewhere. Register a pipeline of another "
                 "name and table for the new logstore",
                 pipeline=pipeline,
@@ -70,8 +70,8 @@ def reach_of(ranges: Iterable[Range]) -> dict[int, int]:
 
 def bytes_per_group(density: Mapping[int, Density], shard: int, unknown: float = DEFAULT_BYTES_PER_GROUP) -> float:
     """The raw bytes expected of a log group; `unknown` where nothing was learnt yet."""
-    known = density.get(shard)
-    return max(known.bytes, 1.0) if known is not None else float(unknown)
+    shard_density = density.get(shard)
+    return max(shard_density.bytes, 1.0) if shard_density is not None else float(unknown)
 
 
 def estimate(
@@ -86,14 +86,14 @@ def filled(groups: Mapping[int, int], density: Mapping[int, Density]) -> dict[in
 
     Of a shard without a batch the others tell: those here by their log groups, or else all alike.
     """
-    known = {shard: count for shard, count in groups.items() if shard in density and count}
-    known = known or dict.fromkeys(density, 1)
-    whole = sum(known.values())
+    weights = {shard: count for shard, count in groups.items() if shard in density and count}
+    weights = weights or dict.fromkeys(density, 1)
+    whole = sum(weights.values())
     if not whole:
         return {}
     mean = Density(
-        sum(density[shard].bytes * count for shard, count in known.items()) / whole,
-        sum(density[shard].rows * count for shard, count in known.items()) / whole,
+        sum(density[shard].bytes * count for shard, count in weights.items()) / whole,
+        sum(density[shard].rows * count for shard, count in weights.items()) / whole,
     )
     return {shard: density.get(shard, mean) for shard in groups}
 
@@ -104,8 +104,11 @@ def sizes(groups: Mapping[int, int], density: Mapping[int, Density]) -> tuple[in
         return 0, 0
     if not density:
         return None, None
-    found = [(count, density[shard]) for shard, count in groups.items()]
-    return round(sum(count * of.bytes for count, of in found)), round(sum(count * of.rows for count, of in found))
+    densities = [(count, density[shard]) for shard, count in groups.items()]
+    return (
+        round(sum(count * shard_density.bytes for count, shard_density in densities)),
+        round(sum(count * shard_density.rows for count, shard_density in densities)),
+    )
 
 
 def limit(ranges: Sequence[Range], density: Mapping[int, Density], max_bytes: int) -> list[Range]:
@@ -121,12 +124,12 @@ def limit(ranges: Sequence[Range], density: Mapping[int, Density], max_bytes: in
     for mine in by_shard(ranges).values():
         # Whole numbers: a cursor times a float would lose its last digits.
         groups = sum(map(len, mine))
-        left = max(1, math.floor(groups * (max_bytes / backlog)))
+        quota = max(1, math.floor(groups * (max_bytes / backlog)))
         for item in mine:
-            if left <= 0:
+            if quota <= 0:
                 break
-            taken.append(Range(item.shard, item.begin, min(item.end, item.begin + left)))
-            left -= len(item)
+            taken.append(Range(item.shard, item.begin, min(item.end, item.begin + quota)))
+            quota -= len(item)
     return taken
 
 
@@ -155,13 +158,13 @@ def split(ranges: Sequence[Range], density: Mapping[int, Density], tasks: int, t
     """
     if tasks < 1 or target_bytes < 1:
         raise ValueError(f"expected at least one task and one byte, got {tasks} tasks of {target_bytes} bytes")
-    left = sorted(item for item in ranges if not item.gap)
-    todo = estimate(left, density)
-    count = max(1, min(tasks, math.ceil(todo / target_bytes), sum(map(len, left))))
+    uncut_ranges = sorted(item for item in ranges if not item.gap)
+    todo = estimate(uncut_ranges, density)
+    count = max(1, min(tasks, math.ceil(todo / target_bytes), sum(map(len, uncut_ranges))))
     parts: list[list[Range]] = []
     for remaining in range(count, 0, -1):
         share = todo / remaining if remaining > 1 else math.inf
-        part, left = _fill(left, density, share)
+        part, uncut_ranges = _fill(uncut_ranges, density, share)
         todo -= estimate(part, density)
         if part:
             parts.append(part)

@@ -83,11 +83,11 @@ def backfill(request: Request, viewer: ViewerDep, session: SessionDep, name: str
     dags = viewer.require(name)
     dag = _dag(dags, name, "backfill")
     ledger = ledger_of_pages()
-    found = ledger.standings(1, ledger.now(), [name])
+    standings = ledger.standings(1, ledger.now(), [name])
     # What a gone shard had cannot be read any more.
-    there = [item for item in shards.shards(found[0]) if item.shard.status != GONE] if found else []
-    missing = [item for shard in there for item in shard.missing]
-    density = found[0].density if found else {}
+    readable_shards = [item for item in shards.shards(standings[0]) if item.shard.status != GONE] if standings else []
+    missing = [item for shard in readable_shards for item in shard.missing]
+    density = standings[0].density if standings else {}
     past = [item for item in ledger.history(name, BATCHES) if item.transaction.kind is Kind.BACKFILL]
     shown: dict[str, Any] = {
         "missing": [(item, estimate([item], density) if density else None) for item in missing[:MISSING]],
@@ -155,10 +155,10 @@ def of_run(request: Request, viewer: ViewerDep, dag_id: str, run_id: str) -> HTM
     names = viewer.pipelines_of(dag_id)
     if len(names) != 1:
         return _of_names(request, viewer, dag_id, names)
-    found = ledger_of_pages().of_run(names[0], dag_id, run_id, this_airflow())
-    if found is None:
+    batch = ledger_of_pages().of_run(names[0], dag_id, run_id, this_airflow())
+    if batch is None:
         return _of_names(request, viewer, dag_id, names, f"Run {run_id} made no transaction.")
-    return _transaction(request, viewer, found.id)
+    return _transaction(request, viewer, batch.id)
 
 
 def figures(viewer: ViewerDep) -> Response:
@@ -187,22 +187,22 @@ def _of_names(
 
 def _fleet(request: Request, names: list[str], waiting: list[str]) -> HTMLResponse:
     shown = standing.pipelines(ledger_of_pages(), names)
-    known = {view.name for view in shown}
-    return page(request, "fleet.html", pipelines=shown, waiting=sorted({*names, *waiting} - known))
+    shown_names = {view.name for view in shown}
+    return page(request, "fleet.html", pipelines=shown, waiting=sorted({*names, *waiting} - shown_names))
 
 
 def _pipeline(
     request: Request, viewer: Viewer, name: str, dags: list[str], before: str | None, said: str | None = None
 ) -> HTMLResponse:
     ledger = ledger_of_pages()
-    found = ledger.standings(standing.NEWEST, ledger.now() - standing.WINDOW, [name])
-    if not found:
+    standings = ledger.standings(standing.NEWEST, ledger.now() - standing.WINDOW, [name])
+    if not standings:
         return page(request, "none.html", what=f"Pipeline {name}", dags=dags)
     past = ledger.history(name, BATCHES, before)
     batches = history.batches(past)
     shown: dict[str, Any] = {
-        "view": standing.view_of(found[0]),
-        "shards": shards.shards(found[0]),
+        "view": standing.view_of(standings[0]),
+        "shards": shards.shards(standings[0]),
         "batches": batches,
         "costs": costs(batches),
         "late": late(ledger, past) if before is None else "",
@@ -219,9 +219,9 @@ def _pipeline(
 
 
 def _transaction(request: Request, viewer: Viewer, id_: str) -> HTMLResponse:
-    found = ledger_of_pages().find(id_)
+    batch = ledger_of_pages().find(id_)
     # One that is not there is answered as one that they may not see.
-    dags = viewer.require("" if found is None else found.pipeline)
+    dags = viewer.require("" if batch is None else batch.pipeline)
     ledger = ledger_of_pages()
     view = history.transaction(ledger, id_)
     live = view.batch.transaction.state in LIVE

@@ -70,11 +70,11 @@ def web_address(text: str) -> str:
     What a driver prints may have come from somewhere else, and a browser runs what stands behind `javascript:`.
     """
     try:
-        found = urlsplit(text)
+        address = urlsplit(text)
     except ValueError:
         return ""
     is_plain = text.isprintable() and not any(map(str.isspace, text))
-    return text if is_plain and found.scheme in ("http", "https") and found.hostname else ""
+    return text if is_plain and address.scheme in ("http", "https") and address.hostname else ""
 
 
 def _page(path: str) -> str:

@@ -39,7 +39,7 @@ def curve(values: Sequence[int], label: str, width: int = 120, height: int = 24)
         return Markup()
     top, step = max(*values, 1), width / (len(values) - 1)
     points = " ".join(
-        f"{at * step:.1f},{height - 1 - value / top * (height - 2):.1f}" for at, value in enumerate(values)
+        f"{index * step:.1f},{height - 1 - value / top * (height - 2):.1f}" for index, value in enumerate(values)
     )
     return _svg(
         "curve", width, height, label, Markup('<polyline points="{}"></polyline>').format(points), stretched=False
@@ -79,17 +79,19 @@ def batches(shown: Sequence[BatchView]) -> Markup:
     end = max(batch.transaction.changed for batch in shown).timestamp()
     scale, row = 1000 / max(end - begin, 1.0), 10
     parts = []
-    for at, batch in enumerate(shown):
+    for index, batch in enumerate(shown):
         state = batch.transaction.state.value
         steps = batch.steps or []
         for step in steps:
             x, width = (step.begin.timestamp() - begin) * scale, max(step.seconds * scale, 1.0)
             name = step.name.partition(" ")[0]
             title = f"{batch.transaction.id} {state}: {step.name} took {span(step.seconds)}"
-            parts.append(_bar(f"step-{name} {state.lower()}", x, at * row, width, row - 2, title))
+            parts.append(_bar(f"step-{name} {state.lower()}", x, index * row, width, row - 2, title))
         if not steps:
             x = (batch.transaction.created.timestamp() - begin) * scale
-            parts.append(_bar(f"step-none {state.lower()}", x, at * row, 2, row - 2, f"{batch.transaction.id} {state}"))
+            parts.append(
+                _bar(f"step-none {state.lower()}", x, index * row, 2, row - 2, f"{batch.transaction.id} {state}")
+            )
     return _svg("batches", 1000, len(shown) * row, "batches and their steps", Markup().join(parts))
 
 
@@ -100,11 +102,11 @@ def volumes(shown: Sequence[BatchView], height: int = 60) -> Markup:
     ordered = list(reversed(shown))
     top, width = max(*(batch.transaction.bytes for batch in ordered), 1), 1000 / len(ordered)
     parts = []
-    for at, batch in enumerate(ordered):
+    for index, batch in enumerate(ordered):
         tall = batch.transaction.bytes / top * (height - 1)
         said = f"{batch.transaction.id}: {size(batch.transaction.bytes)}, {batch.transaction.rows:,} rows"
         state = batch.transaction.state.value.lower()
-        parts.append(_bar(f"volume {state}", at * width, height - tall, max(width - 1, 0.5), max(tall, 1.0), said))
+        parts.append(_bar(f"volume {state}", index * width, height - tall, max(width - 1, 0.5), max(tall, 1.0), said))
     return _svg("volumes", 1000, height, "raw bytes of each batch", Markup().join(parts))
 
 

@@ -28,7 +28,7 @@ def evidence(work: Work, id_: str) -> tuple[Transaction, Evidence]:
     """
     pipeline = work.pipeline
     work.ledger.require(pipeline.name, pipeline.source.identity, pipeline.table.path)
-    live = {found.id: found for found in work.ledger.live(pipeline.name)}
+    live = {transaction.id: transaction for transaction in work.ledger.live(pipeline.name)}
     if id_ not in live:
         raise ConfigError(
             f"transaction: pipeline {pipeline.name} has no live transaction {id_!r} to give up; its live ones: "
@@ -52,22 +52,24 @@ def abandon(work: Work, id_: str, reason: str) -> Evidence:
     """
     with work.lease() as lease:
         cutoff.take_away(work)
-        transaction, seen = evidence(work, id_)
-        if seen.state in _COMPLETED:
+        transaction, table_evidence = evidence(work, id_)
+        if table_evidence.state in _COMPLETED:
             raise IllegalTransition(
-                f"transaction {id_} is {transaction.state.value} in the ledger, but its instant {seen.instant} is "
-                f"{seen.state.value} on {work.storage.uri}: a completed batch cannot be given up. Run `slshudi recover "
-                f"{transaction.pipeline} --transaction {id_}`",
+                f"transaction {id_} is {transaction.state.value} in the ledger, but its instant "
+                f"{table_evidence.instant} is {table_evidence.state.value} on {work.storage.uri}: a completed batch "
+                f"cannot be given up. Run `slshudi recover {transaction.pipeline} --transaction {id_}`",
                 transaction=id_,
-                found=seen.state.value,
+                found=table_evidence.state.value,
                 wanted="an instant that is not completed",
             )
         taken = work.ledger.take_over(id_)
         detail = {"by": str(work.run), "why": reason, "ledger": transaction.state.value}
-        work.ledger.note(id_, ABANDONED, {**detail, "timeline": seen.state.value, "instant": seen.instant})
+        work.ledger.note(
+            id_, ABANDONED, {**detail, "timeline": table_evidence.state.value, "instant": table_evidence.instant}
+        )
         reach(Point.SETTLE_TAKEN_OVER)
-        is_pending = seen.state not in _NOTHING_PENDING
+        is_pending = table_evidence.state not in _NOTHING_PENDING
         if is_pending:
-            roll_back(work, lease, str(seen.instant), id_, taken.token)
-        abort(work, taken, lease, seen, f"given up by {work.run}: {reason}", is_rolled_back=is_pending)
-    return seen
+            roll_back(work, lease, str(table_evidence.instant), id_, taken.token)
+        abort(work, taken, lease, table_evidence, f"given up by {work.run}: {reason}", is_rolled_back=is_pending)
+    return table_evidence

@@ -67,12 +67,12 @@ def perform(
 def _recover(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
     done = recover(work, ended, [transaction] if transaction else [])
     said = [f"{item.transaction}: {item.decision.value}" for item in done.settled] or ["nothing was left to decide"]
-    return "; ".join([*said, *(f"{left.transaction} was left: {left.why}" for left in done.left)])
+    return "; ".join([*said, *(f"{live.transaction} was left: {live.why}" for live in done.left)])
 
 
 def _abandon(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
-    seen = abandon(work, str(transaction), reason)
-    return f"{transaction} was given up; the table showed {seen.state.value}"
+    evidence = abandon(work, str(transaction), reason)
+    return f"{transaction} was given up; the table showed {evidence.state.value}"
 
 
 def _break_lease(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
@@ -105,13 +105,13 @@ def _replay(work: Work, ended: Ended, reason: str, transaction: str | None) -> s
     done = replay(work, Selection())
     if done is None:
         return "the quarantine never had a log"
-    left = sum(done.left.values())
-    return f"transaction {done.transaction} moved {done.moved} logs into the table, {left} do not fit"
+    misfits = sum(done.left.values())
+    return f"transaction {done.transaction} moved {done.moved} logs into the table, {misfits} do not fit"
 
 
 def _dismiss(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
-    found = work.ledger.dismiss(work.pipeline.name)
-    return "; ".join(f"{item.error} at {item.step} of {item.dag_id}" for item in found) or "no failure was shown"
+    failures = work.ledger.dismiss(work.pipeline.name)
+    return "; ".join(f"{item.error} at {item.step} of {item.dag_id}" for item in failures) or "no failure was shown"
 
 
 def _accept_erased(work: Work, ended: Ended, reason: str, transaction: str | None) -> str:
@@ -123,9 +123,9 @@ def _accept_erased(work: Work, ended: Ended, reason: str, transaction: str | Non
 def _skip(work: Work, ended: Ended, reason: str, cursors: str | None) -> str:
     done = skip(work, parsed(str(cursors)), reason)
     gaps = ", ".join(map(str, done.gaps))
-    kept = f"{len(done.files)} log groups are kept in .hoodie/slshudi/skipped/{done.transaction}"
+    groups = f"{len(done.files)} log groups are kept in .hoodie/slshudi/skipped/{done.transaction}"
     lost = f"; the service does not give {', '.join(done.lost)}" if done.lost else ""
-    return f"transaction {done.transaction} records {gaps} as a gap; {kept}{lost}"
+    return f"transaction {done.transaction} records {gaps} as a gap; {groups}{lost}"
 
 
 _HOW: dict[Act, Callable[[Work, Ended, str, str | None], str]] = {

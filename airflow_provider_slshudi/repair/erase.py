@@ -43,40 +43,40 @@ def accept_erased(work: Work, reason: str) -> Erased:
     register(work)
     # No service rewrites or deletes files meanwhile.
     with work.service_lease():
-        done, left = list[Erasure](), list[str]()
-        for of, change, stops in _changes(work):
+        done, other_changes = list[Erasure](), list[str]()
+        for table, change, stops in _changes(work):
             try:
-                done.append(_look(work, of, change))
+                done.append(_look(work, table, change))
             except (ForeignWrite, TableError):
                 if stops:
                     raise
-                left.append(change.instant.time)
+                other_changes.append(change.instant.time)
         for item in done:
             erasures.accept(work.storage, item, reason)
-    return Erased(done, left)
+    return Erased(done, other_changes)
 
 
 def _changes(work: Work) -> Iterator[tuple[str, Change, bool]]:
     """Completed changes by other clients that no person accepted as an erasure, and whether they stop the pipeline."""
     mark = work.ledger.accepted(work.pipeline.name)
     tables = quarantine.existing(work, quarantine.places_of(work))
-    for of, timeline in zip((TABLE, QUARANTINE), map(Timeline.load, tables), strict=False):
+    for table, timeline in zip((TABLE, QUARANTINE), map(Timeline.load, tables), strict=False):
         for instant in timeline.completed(*CHANGES):
-            known = PIPELINE_KEY in timeline.extra_metadata(instant) or timeline.operation(instant) in SERVICES
-            if not known and not erasures.is_accepted(work.storage, of, instant.time):
-                yield of, Change(timeline.storage, timeline, instant), str(instant.completion) > mark
+            is_ours = PIPELINE_KEY in timeline.extra_metadata(instant) or timeline.operation(instant) in SERVICES
+            if not is_ours and not erasures.is_accepted(work.storage, table, instant.time):
+                yield table, Change(timeline.storage, timeline, instant), str(instant.completion) > mark
 
 
 def _look(work: Work, of: str, change: Change) -> Erasure:
     """What the change took; keeps the keys of these rows, but those of a table whose keys are columns."""
     change.require_columns_kept()
-    found = partial(Erasure, of, change.instant.time, change.operation)
+    erasure = partial(Erasure, of, change.instant.time, change.operation)
     table = work.pipeline.table
     if table.upsert is None:
-        return found(erasures.write_keys(work.storage, of, change.instant.time, change.taken()))
+        return erasure(erasures.write_keys(work.storage, of, change.instant.time, change.taken()))
     if table.type == "merge_on_read":
-        return found(change.deleted())
-    return found(sum(rows for rows, _ in change.taken()))
+        return erasure(change.deleted())
+    return erasure(sum(rows for rows, _ in change.taken()))
 
 
 def told(item: Erasure) -> str:

@@ -35,20 +35,20 @@ class Doubled:
     ranges: list[Range]
 
     def __str__(self) -> str:
-        told = ", ".join(map(str, self.ranges[:5]))
+        ranges = ", ".join(map(str, self.ranges[:5]))
         more = f" and {len(self.ranges) - 5} more" if len(self.ranges) > 5 else ""
-        return f"instant {self.batch.instant} (transaction {self.batch.id}) {told}{more}"
+        return f"instant {self.batch.instant} (transaction {self.batch.id}) {ranges}{more}"
 
 
 def doubled(batches: Sequence[CommittedBatch]) -> list[Doubled]:
     """The commits that hold ranges of earlier ones; `batches` are in the order of completion. Gaps hold nothing."""
-    found, taken = [], list[Range]()
+    doubles, taken = [], list[Range]()
     for batch in batches:
         read = [item for item in batch.ranges if not item.gap]
         if twice := overlap(read, taken):
-            found.append(Doubled(batch, twice))
+            doubles.append(Doubled(batch, twice))
         taken = merge([*taken, *read])
-    return found
+    return doubles
 
 
 def without_filled_gaps(batches: Sequence[CommittedBatch]) -> list[CommittedBatch]:
@@ -56,13 +56,13 @@ def without_filled_gaps(batches: Sequence[CommittedBatch]) -> list[CommittedBatc
     if not any(item.gap for batch in batches for item in batch.ranges):
         return list(batches)
     taken = merge(item for batch in batches for item in batch.ranges if not item.gap)
-    made = []
+    cut_batches = []
     for batch in batches:
-        left = subtract((item for item in batch.ranges if item.gap), taken)
-        taken = merge([*taken, *left])
-        gaps = [replace(item, gap=True) for item in left]
-        made.append(replace(batch, ranges=(*(item for item in batch.ranges if not item.gap), *gaps)))
-    return made
+        unread_ranges = subtract((item for item in batch.ranges if item.gap), taken)
+        taken = merge([*taken, *unread_ranges])
+        gaps = [replace(item, gap=True) for item in unread_ranges]
+        cut_batches.append(replace(batch, ranges=(*(item for item in batch.ranges if not item.gap), *gaps)))
+    return cut_batches
 
 
 def refuse(work: Work, found: Sequence[Doubled]) -> RangesDoubled:

@@ -84,13 +84,13 @@ def recover(work: Work, ended: Ended, named: Sequence[str] = ()) -> Recovered:
     """
     runs = _runs(work, named)
     settled = settle(work, _AndNamed(ended, runs))
-    made = [
+    new_decisions = [
         decision
         for id_, count in Counter(item.transaction for item in settled).items()
         for decision in decisions(work.ledger.events(id_))[-count:]
     ]
     now = work.ledger.now()
-    left = [
+    live_transactions = [
         Left(
             live.id,
             live.state.value,
@@ -101,7 +101,7 @@ def recover(work: Work, ended: Ended, named: Sequence[str] = ()) -> Recovered:
         )
         for live in work.ledger.live(work.pipeline.name)
     ]
-    return Recovered(settled, made, left)
+    return Recovered(settled, new_decisions, live_transactions)
 
 
 def break_leases(work: Work, reason: str) -> list[Holding]:
@@ -114,8 +114,8 @@ def break_leases(work: Work, reason: str) -> list[Holding]:
         LeaseHeld: a holder lives on this machine; nothing was done.
     """
     register(work)
-    found = work.ledger.holdings(work.pipeline.name)
-    for holding in found:
+    holdings = work.ledger.holdings(work.pipeline.name)
+    for holding in holdings:
         if holding.lives:
             raise LeaseHeld(
                 f"pipeline {holding.pipeline}: {holding.holder} has the lease, and its process lives on this machine "
@@ -124,7 +124,7 @@ def break_leases(work: Work, reason: str) -> list[Holding]:
                 holder=holding.holder,
                 expires=holding.expires,
             )
-    broken = [holding for holding in found if work.ledger.break_lease(holding)]
+    broken = [holding for holding in holdings if work.ledger.break_lease(holding)]
     for holding in broken:
         detail = {name: value for name, value in asdict(holding).items() if name not in ("nonce", "lives")}
         _log.warning("pipeline %s: a lease is broken by %s (%s): %s", holding.pipeline, work.run, reason, detail)
@@ -135,11 +135,11 @@ def break_leases(work: Work, reason: str) -> list[Holding]:
 
 def decisions(events: Sequence[Event]) -> list[Decided]:
     """The decisions among a transaction's events."""
-    made = []
+    past_decisions = []
     for event in events:
         if event.what == DECISION:
             detail: dict[str, Any] = json.loads(event.detail)
-            made.append(
+            past_decisions.append(
                 Decided(
                     event.transaction,
                     event.at,
@@ -151,7 +151,7 @@ def decisions(events: Sequence[Event]) -> list[Decided]:
                     detail["why"],
                 )
             )
-    return made
+    return past_decisions
 
 
 def _why_left(over: bool | None, silent: timedelta, process: str) -> str:

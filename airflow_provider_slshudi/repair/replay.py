@@ -68,12 +68,14 @@ def plan(work: Work) -> Transaction | None:
                 )
         quarantine.require_known(work)
         main = work.timeline()
-        quarantine.require_whole(work, ((found.time, main.extra_metadata(found)) for found in main.completed(*COMMITS)))
+        quarantine.require_whole(
+            work, ((instant.time, main.extra_metadata(instant)) for instant in main.completed(*COMMITS))
+        )
         if not quarantine.timeline_of(work).completed(COMMIT_ACTION):
             return None
         reach(Point.PLAN_BEGINNING)
-        name, run, asked = work.pipeline.name, work.run, {context.REQUESTS: 0}
-        begun = work.ledger.begin(name, Kind.REPLAY, [], run.dag_id, run.run_id, asked, run.airflow)
+        name, run, requests = work.pipeline.name, work.run, {context.REQUESTS: 0}
+        begun = work.ledger.begin(name, Kind.REPLAY, [], run.dag_id, run.run_id, requests, run.airflow)
         reach(Point.PLAN_BEGUN)
         return begun
 

@@ -57,7 +57,7 @@ def parsed(text: str) -> Range:
 
 def unreadable(work: Work, wanted: Range) -> dict[Range, str]:
     """The unread log groups of `wanted` that cannot be read, each with the reason. Raises as `skip`."""
-    found: dict[Range, str] = {}
+    reasons: dict[Range, str] = {}
     for item, pull in _each(work, plan.left_of(work, plan.request_of(wanted))):
         try:
             if isinstance(pull, SourceError):
@@ -65,8 +65,8 @@ def unreadable(work: Work, wanted: Range) -> dict[Range, str]:
             for _ in decoded(pull, [column.source_key for column in work.pipeline.columns][:1]):
                 pass
         except (SourceError, DecodeError) as error:
-            found[item] = str(error)
-    return found
+            reasons[item] = str(error)
+    return reasons
 
 
 def skip(work: Work, wanted: Range, reason: str) -> Skipped:
@@ -85,9 +85,9 @@ def skip(work: Work, wanted: Range, reason: str) -> Skipped:
     steps.open_instant(work, begun.id, begun.token)
     with work.heartbeat(begun.id, begun.token):
         done = _keep(work, begun.id)
-        kept = {"files": len(done.files), "in": f"{ROOT}/skipped/{begun.id}"}
-        told = {"why": reason, "gaps": [str(item) for item in done.gaps], "lost": done.lost, **kept}
-        work.ledger.note(begun.id, SKIPPED, told)
+        kept_files = {"files": len(done.files), "in": f"{ROOT}/skipped/{begun.id}"}
+        detail = {"why": reason, "gaps": [str(item) for item in done.gaps], "lost": done.lost, **kept_files}
+        work.ledger.note(begun.id, SKIPPED, detail)
     steps.append(work, begun.id, begun.token)
     steps.record(work, begun.id, begun.token)
     steps.commit(work, begun.id, begun.token)

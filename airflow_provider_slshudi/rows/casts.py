@@ -67,6 +67,6 @@ def bytes_of(values: pa.Array) -> Any:
 def has_letter(text: pa.Array, letter: str) -> bool:
     """Whether any value holds the ASCII letter, given in lower case, in either case."""
     held = bytes_of(text).tobytes()
-    seen = letter.encode() in held or letter.upper().encode() in held
+    has_byte = letter.encode() in held or letter.upper().encode() in held
     # The letter may be in the bytes of a value that was made NULL.
-    return bool(seen and pc.any(pc.match_substring(text, letter, ignore_case=True)).as_py())
+    return bool(has_byte and pc.any(pc.match_substring(text, letter, ignore_case=True)).as_py())

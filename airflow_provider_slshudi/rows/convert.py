@@ -75,8 +75,8 @@ def convert_map(values: pa.Array) -> tuple[pa.Array, int]:
 
 def without_texts(values: pa.Array, texts: Sequence[str]) -> pa.Array:
     """`values` (binary), NULL where one is exactly one of `texts`."""
-    known = pa.array([text.encode() for text in texts], values.type)
-    return pc.if_else(pc.is_in(values, value_set=known), pa.scalar(None, values.type), values)
+    null_texts = pa.array([text.encode() for text in texts], values.type)
+    return pc.if_else(pc.is_in(values, value_set=null_texts), pa.scalar(None, values.type), values)
 
 
 def misfits(before: pa.Array, after: pa.Array) -> int:
@@ -162,8 +162,8 @@ def _decimal(text: pa.Array, type_: Decimal) -> pa.Array:
     has_exponent = pc.fill_null(pc.match_substring_regex(text, "[eE]"), False)
     rounded = _rounded(pc.if_else(has_exponent, pa.scalar(None, pa.string()), text), type_)
     # Exponents are rare: these numbers are converted one by one.
-    found = [_quantized(value, type_) for value in text.filter(has_exponent).to_pylist()]
-    return pc.replace_with_mask(rounded, has_exponent, pa.array(found, target))
+    decimals = [_quantized(value, type_) for value in text.filter(has_exponent).to_pylist()]
+    return pc.replace_with_mask(rounded, has_exponent, pa.array(decimals, target))
 
 
 def _rounded(text: pa.Array, type_: Decimal) -> pa.Array:
@@ -199,8 +199,8 @@ def _boolean(text: pa.Array) -> pa.Array:
     if pc.all(pc.or_(true, pc.equal(text, _FALSE[0]))).as_py():
         return true
     lower = pc.utf8_lower(text)
-    known = pc.is_in(lower, value_set=pa.array([*_TRUE, *_FALSE]))
-    return pc.if_else(known, pc.is_in(lower, value_set=pa.array(_TRUE)), pa.scalar(None, pa.bool_()))
+    is_boolean = pc.is_in(lower, value_set=pa.array([*_TRUE, *_FALSE]))
+    return pc.if_else(is_boolean, pc.is_in(lower, value_set=pa.array(_TRUE)), pa.scalar(None, pa.bool_()))
 
 
 def _timestamp(text: pa.Array, format_: str, zone: str, plain: bool) -> pa.Array:

@@ -49,13 +49,13 @@ def shredded(text: pa.Array, type_: Array | Map | Struct, from_text: FromText) -
     """
     levels: Levels = []
     _describe(type_, levels)
-    found, unfit = _column(_shred(text, levels), levels, 0, type_, from_text)
+    column, unfit = _column(_shred(text, levels), levels, 0, type_, from_text)
     if len(unfit):
         fits = np.ones(len(text), np.bool_)
         fits[unfit] = False
         text = pc.if_else(pa.array(fits), text, pa.scalar(None, pa.string()))
-        found, _ = _column(_shred(text, levels), levels, 0, type_, from_text)
-    return found
+        column, _ = _column(_shred(text, levels), levels, 0, type_, from_text)
+    return column
 
 
 def at_path(values: pa.Array, path: str) -> tuple[pa.Array, pa.Array]:
@@ -66,16 +66,16 @@ def at_path(values: pa.Array, path: str) -> tuple[pa.Array, pa.Array]:
     """
     text, steps = as_text(values), parse_path(path)
     if native is None:
-        found, broken = plain_json.pick(text, steps)
+        texts, broken = plain_json.pick(text, steps)
     else:
         named = [(step, 0) if isinstance(step, str) else (None, step) for step in steps]
         offsets, data, state = native.pick(*_bytes(text), named)
         states = np.frombuffer(state, np.uint8)
-        found = _texts(states == 1, offsets, data)
+        texts = _texts(states == 1, offsets, data)
         broken = pa.array(states == 2)
     # A text that is no UTF-8 is no JSON either.
     broken = pc.or_(broken, pc.and_(pc.is_valid(values), pc.is_null(text)))
-    picked = found.cast(pa.binary())
+    picked = texts.cast(pa.binary())
     return picked, pc.if_else(broken, values, picked)
 
 
@@ -99,15 +99,15 @@ def _shred(text: pa.Array, levels: Levels) -> list[_Level]:
             _Level(np.array(valid, np.bool_), np.array(rows, np.int32), np.array(begins, np.int32), texts)
             for valid, rows, begins, texts in plain_json.shred(text, levels)
         ]
-    found = []
+    shredded_levels = []
     for (kind, _), (valid, rows, begins, offsets, data) in zip(
         levels, native.shred(*_bytes(text), levels), strict=True
     ):
         is_valid = np.frombuffer(valid, np.bool_)
         count = len(offsets) // 4 - 1
         texts = _texts(np.ones(count, np.bool_) if kind == "map" else is_valid, offsets, data) if count else None
-        found.append(_Level(is_valid, np.frombuffer(rows, np.int32), np.frombuffer(begins, np.int32), texts))
-    return found
+        shredded_levels.append(_Level(is_valid, np.frombuffer(rows, np.int32), np.frombuffer(begins, np.int32), texts))
+    return shredded_levels
 
 
 def _column(

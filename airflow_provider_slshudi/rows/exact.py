@@ -43,11 +43,11 @@ def is_printed(text: pa.Array, type_: str) -> Any:
     """
     has_form = pc.match_substring_regex(text, _PRINTED[type_])
     mask = pc.and_(has_form, convert(text.cast(pa.binary()), ColumnSpec("", type_, "")).is_valid())
-    found = mask.to_numpy(zero_copy_only=False).copy()
+    printed_mask = mask.to_numpy(zero_copy_only=False).copy()
     if type_ == "double":
-        for place in np.nonzero(found)[0]:
-            found[place] = text[int(place)].as_py() == printed_double(text[int(place)].as_py())
-    return found
+        for place in np.nonzero(printed_mask)[0]:
+            printed_mask[place] = text[int(place)].as_py() == printed_double(text[int(place)].as_py())
+    return printed_mask
 
 
 def printed_double(text: str) -> str:

@@ -72,15 +72,15 @@ def unusable(names: Sequence[str], columns: Sequence[pa.Array]) -> np.ndarray[An
     and a colon behind. NULL is not unusable.
     """
     odd = _with_separators(columns)
-    found = np.zeros(len(odd), bool)
+    ambiguous_mask = np.zeros(len(odd), bool)
     if odd.any():
         for column, following in zip(columns, names[1:], strict=False):
-            found |= _any([pc.match_substring(_text(column), f",{following}:")])
+            ambiguous_mask |= _any([pc.match_substring(_text(column), f",{following}:")])
         keys = record_keys(names, columns)
-        for place in np.nonzero(odd & ~found)[0]:
+        for place in np.nonzero(odd & ~ambiguous_mask)[0]:
             key = keys[int(place)].as_py()
-            found[place] = key is not None and values_in_key(key, names) is None
-    return found
+            ambiguous_mask[place] = key is not None and values_in_key(key, names) is None
+    return ambiguous_mask
 
 
 def values_in_key(key: str, names: Sequence[str]) -> list[str] | None:
@@ -125,37 +125,37 @@ def java_hashes(texts: pa.Array) -> np.ndarray[Any, Any]:
         powers[0] = 1
         powers[1:] = 31
         powers = np.multiply.accumulate(powers, dtype=np.uint32)
-        left = np.repeat(ends[1:], lengths) - 1 - np.arange(len(units))
+        exponents = np.repeat(ends[1:], lengths) - 1 - np.arange(len(units))
         full = lengths > 0
-        hashes[full] = np.add.reduceat(units * powers[left], ends[:-1][full], dtype=np.uint32)
+        hashes[full] = np.add.reduceat(units * powers[exponents], ends[:-1][full], dtype=np.uint32)
     return hashes
 
 
 def _hash_of(values: Sequence[str]) -> int:
-    found = 1
+    list_hash = 1
     for value in values:
         inner = 0
         for unit in np.frombuffer(value.encode("utf-16-le"), np.uint16).tolist():
             inner = (31 * inner + unit) & _MASK
-        found = (31 * found + inner) & _MASK
-    return found
+        list_hash = (31 * list_hash + inner) & _MASK
+    return list_hash
 
 
 def _with_separators(columns: Sequence[pa.Array]) -> np.ndarray[Any, Any]:
     """Which rows have a value that holds both a comma and a colon."""
-    found = np.zeros(len(columns[0]), bool)
+    separator_mask = np.zeros(len(columns[0]), bool)
     for column in columns:
         if pa.types.is_string(column.type):
             commas = _any([pc.match_substring(column, ",")])
-            found |= commas & _any([pc.match_substring(column, ":")]) if commas.any() else commas
-    return found
+            separator_mask |= commas & _any([pc.match_substring(column, ":")]) if commas.any() else commas
+    return separator_mask
 
 
 def _any(masks: Sequence[pa.Array]) -> np.ndarray[Any, Any]:
-    found = np.zeros(len(masks[0]), bool)
+    union = np.zeros(len(masks[0]), bool)
     for mask in masks:
-        found |= pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
-    return found
+        union |= pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
+    return union
 
 
 def _text(column: pa.Array) -> pa.Array:

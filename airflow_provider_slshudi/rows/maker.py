@@ -79,13 +79,15 @@ class RowSpec:
             for c in pipeline.columns
         )
         partition = bounds = None
-        found = pipeline.table.partition
-        if isinstance(found, EventTimePartition):
-            partition = PartitionSpec(found.name, found.column, found.every, found.timezone)
-            if found.bounds is not None:
-                bounds = BoundsSpec(*found.bounds.seconds, found.bounds.rule or pipeline.misfits)
-        elif found is not None:
-            partition = PartitionSpec(found.name, found.column)
+        partition_config = pipeline.table.partition
+        if isinstance(partition_config, EventTimePartition):
+            partition = PartitionSpec(
+                partition_config.name, partition_config.column, partition_config.every, partition_config.timezone
+            )
+            if partition_config.bounds is not None:
+                bounds = BoundsSpec(*partition_config.bounds.seconds, partition_config.bounds.rule or pipeline.misfits)
+        elif partition_config is not None:
+            partition = PartitionSpec(partition_config.name, partition_config.column)
         upsert = pipeline.table.upsert
         needed = upsert.needed if upsert is not None and upsert.missing_key == "drop" else ()
         keys = tuple(upsert.record_key) if upsert is not None else ()
@@ -151,48 +153,48 @@ class RowMaker:
             ValueMisfit: a log does not fit and the pipeline says that this fails the batch.
         """
         data: dict[str, pa.Array] = {}
-        found: list[Misfits] = []
+        misfits: list[Misfits] = []
         for spec in self._spec.columns:
             before = _as_binary(flat(logs[spec.key]))
-            given = before
+            inputs = before
             if spec.path is not None:
-                given, before = at_path(before, spec.path)
+                inputs, before = at_path(before, spec.path)
             if spec.null_texts:
-                given, before = (without_texts(values, spec.null_texts) for values in (given, before))
-            data[spec.name], unfit = judged(before, convert(given, spec), spec, self._spec.misfits)
-            found += unfit
+                inputs, before = (without_texts(values, spec.null_texts) for values in (inputs, before))
+            data[spec.name], unfit = judged(before, convert(inputs, spec), spec, self._spec.misfits)
+            misfits += unfit
             if self._spec.partition is not None and spec.name == self._spec.partition.column:
-                data[spec.name] = self._within_bounds(data[spec.name], before, spec, planned, found)
-                data[spec.name] = self._within_folders(data[spec.name], before, spec, found)
-                data[spec.name] = self._within_kept(data[spec.name], before, spec, found)
-        self._within_keys(data, logs, found)
+                data[spec.name] = self._within_bounds(data[spec.name], before, spec, planned, misfits)
+                data[spec.name] = self._within_folders(data[spec.name], before, spec, misfits)
+                data[spec.name] = self._within_kept(data[spec.name], before, spec, misfits)
+        self._within_keys(data, logs, misfits)
         for spec in self._spec.columns:
             data |= dict.fromkeys(spec.renamed_from, data[spec.name])
         if self._spec.rest_column is not None:
             rest = flat(logs["__rest__"])
             data[self._spec.rest_column], lost = convert_map(rest)
             if lost:
-                found.append(of_rest(self._spec.rest_column, rest, data[self._spec.rest_column], self._spec.misfits))
+                misfits.append(of_rest(self._spec.rest_column, rest, data[self._spec.rest_column], self._spec.misfits))
         table = pa.table(data)
-        dropped = self._dropped(table, logs, found)
-        aside = self._take(found, keys) if found else None
-        of = None
+        dropped = self._dropped(table, logs, misfits)
+        aside = self._take(misfits, keys) if misfits else None
+        fit_mask = None
         if aside is not None or len(dropped):
             fits = np.ones(len(keys), np.bool_)
             fits[dropped if aside is None else np.union1d(aside.rows, dropped)] = False
-            of = pa.array(fits)
-            table, keys = table.filter(of), keys.filter(of)
+            fit_mask = pa.array(fits)
+            table, keys = table.filter(fit_mask), keys.filter(fit_mask)
         table, partitions = self._partitioned(table)
-        return Rows(table, keys, partitions, aside, of)
+        return Rows(table, keys, partitions, aside, fit_mask)
 
     def _partitioned(self, table: pa.Table) -> tuple[pa.Table, pa.DictionaryArray | None]:
         """The table with the partition's own column, if it has one, and each row's partition."""
-        partition, kept = self._spec.partition, self._spec.kept
+        partition, kept_paths = self._spec.partition, self._spec.kept
         if partition is None:
             return table, None
         partitions = partitions_of(flat(table[partition.column]), partition)
-        if kept is not None:
-            outside = beyond_kept(partitions, partition, kept)
+        if kept_paths is not None:
+            outside = beyond_kept(partitions, partition, kept_paths)
             partitions = pa.DictionaryArray.from_arrays(without(partitions.indices, outside), partitions.dictionary)
         if partition.every is not None:
             table = table.append_column(partition.name, partitions)
@@ -213,10 +215,10 @@ class RowMaker:
 
         A time keeps its value under each rule: only its row's partition is none.
         """
-        partition, kept = self._spec.partition, self._spec.kept
-        if partition is None or kept is None:
+        partition, kept_paths = self._spec.partition, self._spec.kept
+        if partition is None or kept_paths is None:
             return values
-        mask = beyond_kept(partitions_of(values, partition), partition, kept)
+        mask = beyond_kept(partitions_of(values, partition), partition, kept_paths)
         if not mask.any():
             return values
         is_time = partition.every is not None
@@ -271,8 +273,8 @@ class RowMaker:
             if spec.name not in self._spec.needed:
                 continue
             rows = np.nonzero(lacking(table[spec.name]).to_numpy())[0]
-            told = [item.rows for item in found if item.column == spec.name]
-            new = np.setdiff1d(rows, np.concatenate(told)) if told else rows
+            reported_rows = [item.rows for item in found if item.column == spec.name]
+            new = np.setdiff1d(rows, np.concatenate(reported_rows)) if reported_rows else rows
             if len(new):
                 values = _as_binary(flat(logs[spec.key])).take(pa.array(new))
                 reasons = pa.array([Reason.MISSING.value] * len(new), pa.string())

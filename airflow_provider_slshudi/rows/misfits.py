@@ -74,14 +74,14 @@ class Misfits:
 
     def examples(self, keys: pa.Array, with_values: bool) -> list[str]:
         """The first few, each with its log; `with_values`: with the begin of its value instead of its length."""
-        told = []
+        sentences = []
         for place, row in enumerate(self.rows[:EXAMPLES].tolist()):
             value, reason = self.values[place], self.reasons[place].as_py()
             size = pc.binary_length(value).as_py()
             text = repr(shown(value)) if with_values else f"a value of {size} bytes"
             what = "no value" if size is None else f"{text} {reason_text(reason, self.type)}"
-            told.append(f"column {self.column} of log {keys[row].as_py()}: {what}")
-        return told
+            sentences.append(f"column {self.column} of log {keys[row].as_py()}: {what}")
+        return sentences
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def beyond(times: pa.Array, planned: Any, bounds: BoundsSpec) -> list[tuple[Reas
 
     `planned` is when the logs' batch was planned: one timestamp, or one of each log.
     """
-    found = []
+    masks = []
     for reason, limit, sign, compare in (
         (Reason.LATE, bounds.late, -1, pc.less),
         (Reason.FUTURE, bounds.future, 1, pc.greater),
@@ -135,8 +135,8 @@ def beyond(times: pa.Array, planned: Any, bounds: BoundsSpec) -> list[tuple[Reas
         edge = pc.add(planned, pa.scalar(sign * limit * 1_000_000, pa.duration("us")))
         mask = pc.fill_null(compare(times, edge), False)
         if pc.any(mask).as_py():
-            found.append((reason, mask.to_numpy(zero_copy_only=False)))
-    return found
+            masks.append((reason, mask.to_numpy(zero_copy_only=False)))
+    return masks
 
 
 def of_times(spec: ColumnSpec, before: pa.Array, found: Iterable[tuple[Reason, NDArray[Any]]], rule: str) -> Misfits:
@@ -201,13 +201,13 @@ def without(values: pa.Array, unfit: NDArray[Any]) -> pa.Array:
 def unfit_logs(found: Sequence[Misfits]) -> Unfit:
     """Each log in one of `found`, with its first misfit."""
     rows = np.concatenate([item.rows for item in found])
-    of = np.concatenate([np.full(len(item.rows), number) for number, item in enumerate(found)])
+    numbers = np.concatenate([np.full(len(item.rows), number) for number, item in enumerate(found)])
     # np.unique returns first places: of a log's misfits the first column's stays.
     rows, first = np.unique(rows, return_index=True)
     reasons = pa.concat_arrays([item.reasons for item in found]).take(pa.array(first))
     values = pa.concat_arrays([item.values for item in found]).take(pa.array(first))
     names, types = pa.array([item.column for item in found]), pa.array([item.type for item in found])
-    which = pa.array(of[first])
+    which = pa.array(numbers[first])
     why = pa.table(
         {"column_name": names.take(which), "type_wanted": types.take(which), "reason": reasons, "value": values}
     )
@@ -219,11 +219,11 @@ def _longer(values: pa.Array, bound: int | None) -> NDArray[Any] | None:
     if bound is None or (pc.max(pc.binary_length(values)).as_py() or 0) <= bound:
         return None
     longer = pc.fill_null(pc.greater(pc.binary_length(values), bound), False)
-    found: NDArray[Any] = longer.to_numpy(zero_copy_only=False)
-    return found
+    longer_mask: NDArray[Any] = longer.to_numpy(zero_copy_only=False)
+    return longer_mask
 
 
 def shown(value: pa.Scalar) -> str | None:
     """The begin of a binary value as text, None where it is NULL."""
-    found = value.as_py()
-    return None if found is None else found.decode("utf-8", "backslashreplace")[:SHOWN]
+    content = value.as_py()
+    return None if content is None else content.decode("utf-8", "backslashreplace")[:SHOWN]

@@ -59,8 +59,8 @@ def without_folder(values: pa.Array, spec: PartitionSpec) -> pa.Array | None:
         return pc.or_(pc.less(values, first), pc.greater(values, last))
     if not pa.types.is_string(values.type):
         return None
-    known = values.dictionary_encode().dictionary.to_pylist()
-    outside = [value for value in known if not has_folder(spec.name, value)]
+    distinct_values = values.dictionary_encode().dictionary.to_pylist()
+    outside = [value for value in distinct_values if not has_folder(spec.name, value)]
     return pc.is_in(values, pa.array(outside, values.type)) if outside else None
 
 
@@ -93,8 +93,8 @@ def beyond(partitions: pa.DictionaryArray, spec: PartitionSpec, kept: frozenset[
     paths = [partition_path(spec.name, value) for value in partitions.dictionary.to_pylist()]
     outside = pa.array([path not in kept for path in paths], pa.bool_())
     mask = pc.fill_null(outside.take(partitions.indices), False) if len(paths) else pa.array([False] * len(partitions))
-    found: NDArray[Any] = mask.to_numpy(zero_copy_only=False)
-    return found
+    row_mask: NDArray[Any] = mask.to_numpy(zero_copy_only=False)
+    return row_mask
 
 
 _PARTITION_FORMAT = {"hour": "%Y-%m-%d-%H", "day": "%Y-%m-%d", "month": "%Y-%m"}

@@ -59,19 +59,19 @@ class _Shredder:
 
 def shred(text: pa.Array, levels: _Levels) -> list[tuple[list[bool], list[int], list[int], pa.Array]]:
     """As `slshudi_native.shred`: per level a mask of non-NULLs, the texts' numbers, the items' begins, and texts."""
-    made = _Shredder(levels)
+    shredder = _Shredder(levels)
     for row, value in enumerate(map(_decoded, text.to_pylist())):
-        made.put(value if _fits(value, levels, 0) else None, 0, row)
-    made.end()
-    texts = [pa.array(found, pa.string()) for found in made.texts]
-    return list(zip(made.valid, made.rows, made.begins, texts, strict=True))
+        shredder.put(value if _fits(value, levels, 0) else None, 0, row)
+    shredder.end()
+    texts = [pa.array(level_texts, pa.string()) for level_texts in shredder.texts]
+    return list(zip(shredder.valid, shredder.rows, shredder.begins, texts, strict=True))
 
 
 def pick(text: pa.Array, steps: tuple[str | int, ...]) -> tuple[pa.Array, pa.Array]:
     """As `slshudi_native.pick`: the values at a path, and which texts are no JSON."""
     values = [_decoded(each) for each in text.to_pylist()]
-    found = [None if value is _BROKEN else _as_text(_at(value, steps)) for value in values]
-    return pa.array(found, pa.string()), pa.array([value is _BROKEN for value in values], pa.bool_())
+    texts = [None if value is _BROKEN else _as_text(_at(value, steps)) for value in values]
+    return pa.array(texts, pa.string()), pa.array([value is _BROKEN for value in values], pa.bool_())
 
 
 def _decoded(text: str | None) -> Any:

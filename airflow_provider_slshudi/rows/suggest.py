@@ -58,9 +58,9 @@ class Suggestion:
 
     def column(self) -> dict[str, str]:
         """The column as a pipeline file spells it."""
-        given = {"name": self.name, "type": self.type if self.type != "string" else None, "format": self.format}
-        given["key"] = self.key if self.key != self.name else None
-        return {field: value for field, value in given.items() if value is not None}
+        fields = {"name": self.name, "type": self.type if self.type != "string" else None, "format": self.format}
+        fields["key"] = self.key if self.key != self.name else None
+        return {field: value for field, value in fields.items() if value is not None}
 
 
 def suggest(logs: pa.Table, taken: Collection[str] = (), names: Collection[str] = ()) -> list[Suggestion]:
@@ -71,14 +71,16 @@ def suggest(logs: pa.Table, taken: Collection[str] = (), names: Collection[str] 
     `names`.
     """
     count, used = logs.num_rows, set(names)
-    found = []
+    suggestions = []
     for key, values, times in _by_key(logs, taken):
         type_, format_, note = _type_of(values, times)
         name = _name(key, used)
         used.add(name)
         example = values[0].as_py().decode("utf-8", "backslashreplace")
-        found.append(Suggestion(key, name, type_, format_, len(values), len(values) / count, example[:_EXAMPLE], note))
-    return sorted(found, key=lambda item: (-item.logs, item.key))
+        suggestions.append(
+            Suggestion(key, name, type_, format_, len(values), len(values) / count, example[:_EXAMPLE], note)
+        )
+    return sorted(suggestions, key=lambda item: (-item.logs, item.key))
 
 
 def left_out(logs: pa.Table, found: Collection[Suggestion]) -> int:
@@ -89,11 +91,11 @@ def left_out(logs: pa.Table, found: Collection[Suggestion]) -> int:
 
 def free_name(wanted: str, used: Collection[str]) -> str:
     """`wanted`, with a number behind it if it is `used`."""
-    number, made = 1, wanted
-    while made in used:
+    number, name = 1, wanted
+    while name in used:
         number += 1
-        made = f"{wanted}_{number}"
-    return made
+        name = f"{wanted}_{number}"
+    return name
 
 
 def _by_key(logs: pa.Table, taken: Collection[str]) -> Iterator[tuple[str, pa.Array, Any]]:
@@ -114,13 +116,13 @@ def _by_key(logs: pa.Table, taken: Collection[str]) -> Iterator[tuple[str, pa.Ar
     # A log may hold a key twice: the last one counts.
     pairs = owners * len(coded.dictionary) + coded.indices.to_numpy()
     _, last = np.unique(pairs[::-1], return_index=True)
-    kept = np.sort(len(pairs) - 1 - last)
-    codes = coded.indices.to_numpy()[kept]
-    order = kept[np.argsort(codes, kind="stable")]
+    last_places = np.sort(len(pairs) - 1 - last)
+    codes = coded.indices.to_numpy()[last_places]
+    order = last_places[np.argsort(codes, kind="stable")]
     counts = np.bincount(codes, minlength=len(coded.dictionary))
     bounds = np.concatenate([[0], np.cumsum(counts)])
     keys = ((code, _key(coded.dictionary[code].as_py(), taken)) for code in np.argsort(-counts, kind="stable").tolist())
-    for code, key in islice((found for found in keys if found[1]), MOST_KEYS):
+    for code, key in islice((coded_key for coded_key in keys if coded_key[1]), MOST_KEYS):
         places = order[bounds[code] : bounds[code + 1]]
         yield key, items.take(places), times[owners[places]]
 
@@ -140,8 +142,8 @@ def _type_of(values: pa.Array, times: Any) -> tuple[str, str | None, str]:
     if misfits(values, convert(values, ColumnSpec("", "string", ""))):
         return "binary", None, "not all of it is UTF-8"
     text = values.cast(pa.string())
-    found = _narrowest(values, text, times)
-    return (*found, "") if found is not None else ("string", None, _almost(text))
+    narrowest_type = _narrowest(values, text, times)
+    return (*narrowest_type, "") if narrowest_type is not None else ("string", None, _almost(text))
 
 
 def _narrowest(values: pa.Array, text: pa.Array, times: Any) -> tuple[str, str | None] | None:

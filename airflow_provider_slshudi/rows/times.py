@@ -91,16 +91,16 @@ def _instants_by_name(local: pa.Array, names: pa.Array, zone: str) -> pa.Array:
 
     Elsewhere CST is a time of China, of Cuba, or of Chicago; NULL where `zone` does not say which.
     """
-    known = pc.and_(pc.is_valid(local), pc.is_valid(names))
+    valid_mask = pc.and_(pc.is_valid(local), pc.is_valid(names))
     counts = local.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     coded = names.fill_null("").dictionary_encode()
     labels, codes = coded.dictionary.to_pylist(), coded.indices.to_numpy()
     # Times of one day with one name have one offset.
     pairs, places = np.unique(np.stack([counts // _STEPS[0], codes]), axis=1, return_inverse=True)
-    found = [_offset_by_name(int(day), labels[code], ZoneInfo(zone)) for day, code in pairs.T]
-    fits = np.array([offset is not None for offset in found], np.bool_)[places.ravel()]
-    offsets = np.array([offset or 0 for offset in found], np.int64)[places.ravel()]
-    mask = ~(fits & known.to_numpy(zero_copy_only=False))
+    pair_offsets = [_offset_by_name(int(day), labels[code], ZoneInfo(zone)) for day, code in pairs.T]
+    fits = np.array([offset is not None for offset in pair_offsets], np.bool_)[places.ravel()]
+    offsets = np.array([offset or 0 for offset in pair_offsets], np.int64)[places.ravel()]
+    mask = ~(fits & valid_mask.to_numpy(zero_copy_only=False))
     return pa.array(counts - offsets, mask=mask).cast(_INSTANT)
 
 
@@ -123,15 +123,15 @@ def counted(text: pa.Array, digits: int, whole_numbers: Cast) -> pa.Array:
         digits: how many digits of the unit are microseconds, as in `config.timepattern.COUNTS`.
         whole_numbers: makes 64-bit integers of texts, NULL where one is none.
     """
-    found = pc.extract_regex(text, _COUNT)
-    whole, none = whole_numbers(found.field("whole")), pa.scalar(None, pa.int64())
+    groups = pc.extract_regex(text, _COUNT)
+    whole, none = whole_numbers(groups.field("whole")), pa.scalar(None, pa.int64())
     if digits <= 0:
         return pc.divide(whole, 10**-digits).cast(_INSTANT)
     factor = 10**digits
     # Beyond that there is no year of a time.
     near = pc.less(pc.abs_checked(pc.if_else(pc.equal(whole, -(2**63)), none, whole)), 2**62 // factor)
     whole = pc.if_else(near, whole, none)
-    fraction = pc.utf8_slice_codeunits(pc.utf8_rpad(found.field("fraction"), digits, "0"), 0, digits).cast(pa.int64())
+    fraction = pc.utf8_slice_codeunits(pc.utf8_rpad(groups.field("fraction"), digits, "0"), 0, digits).cast(pa.int64())
     fraction = pc.if_else(pc.starts_with(text, "-"), pc.negate(fraction), fraction)
     return pc.add(pc.multiply(whole, factor), fraction).cast(_INSTANT)
 
@@ -174,10 +174,10 @@ def _offsets(counts: Any, zone: ZoneInfo, steps: tuple[int, ...]) -> Any:
     first = np.array([_offset(int(value) * step, zone) for value in which], np.int64)
     if finer:
         last = np.array([_offset(int(value) * step + step - 1, zone) for value in which], np.int64)
-        found, moves = first[places], (first != last)[places]
+        offsets, moves = first[places], (first != last)[places]
         if moves.any():
-            found[moves] = _offsets(counts[moves], zone, tuple(finer))
-        return found
+            offsets[moves] = _offsets(counts[moves], zone, tuple(finer))
+        return offsets
     return first[places]
 
 
@@ -190,11 +190,11 @@ def _offset(count: int, zone: ZoneInfo) -> int:
 
 def _written(text: pa.Array, pattern: TimePattern) -> pa.Array:
     """Texts of a pattern, rewritten as Arrow reads times; NULL where they do not match."""
-    found = pc.extract_regex(text, pattern.regex)
+    groups = pc.extract_regex(text, pattern.regex)
     month = "month_name" if "month_name" in pattern.parts else "month"
     hour = "half_hour" if "half_hour" in pattern.parts else "hour"
     parts = ("year", month, "day", hour, "minute", "second", "fraction", "zone")
-    return _joined(found, parts, pattern)
+    return _joined(groups, parts, pattern)
 
 
 def _joined(found: pa.StructArray, parts: tuple[str, ...], pattern: TimePattern | None) -> pa.Array:

@@ -77,16 +77,16 @@ class SlsHudiSettleSensor(LineageTask, BaseSensorOperator):
         answer = self.poke(context)
         if answer.is_done:
             return answer.xcom_value
-        left = since + self.timeout - time.time()
-        if left <= 0:
+        remaining_seconds = since + self.timeout - time.time()
+        if remaining_seconds <= 0:
             raise self._out_of_time(f"settle has waited for {self.timeout:.0f} s: {self._obstacle}")
         what = Awaited() if self._obstacle is None else awaited(self._obstacle)
         seconds = _KNOWN_SECONDS if what.pipeline else self.poke_interval
         self.defer(
-            trigger=SettleTrigger(settings.ledger_conn_id(), asdict(what), min(seconds, left)),
+            trigger=SettleTrigger(settings.ledger_conn_id(), asdict(what), min(seconds, remaining_seconds)),
             method_name="wake",
             kwargs={"since": since},
-            timeout=timedelta(seconds=left + _LATE_SECONDS),
+            timeout=timedelta(seconds=remaining_seconds + _LATE_SECONDS),
         )
 
     def poke(self, context: Context) -> PokeReturnValue:

@@ -126,8 +126,10 @@ def _meet_nothing_pending(work: Work) -> None:
 
 def _sweep(work: Work) -> None:
     """Deletes files of instants that were given up: after archival, readers that list files take them for committed."""
-    if left := leftovers.sweep_all(work.storage):
-        _log.warning("%s: deleted %d files of no instant: %s", work.storage.uri, len(left), ", ".join(left[:3]))
+    if file_names := leftovers.sweep_all(work.storage):
+        _log.warning(
+            "%s: deleted %d files of no instant: %s", work.storage.uri, len(file_names), ", ".join(file_names[:3])
+        )
 
 
 def aside_of(work: Work) -> Work | None:

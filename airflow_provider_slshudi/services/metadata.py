@@ -54,8 +54,8 @@ def rebuild_metadata(
     """
     with _decided(work) as lease:
         # The quarantine's first: the table's drivers wait until their times are later than those in it.
-        found = [rebuilt_metadata(each, lease, only_damaged, found_by) for each in reversed(tables_of(work))]
-    before, after = zip(*reversed(found), strict=True)
+        comparisons = [rebuilt_metadata(each, lease, only_damaged, found_by) for each in reversed(tables_of(work))]
+    before, after = zip(*reversed(comparisons), strict=True)
     return _with_quarantine(before), _with_quarantine(after)
 
 
@@ -120,10 +120,10 @@ def compared_metadata(work: Work, lease: Lease) -> Comparison:
     """
     id_ = uuid.uuid4().hex
     work.change(lease, Verb.COMPARE_METADATA, work.order(transaction=id_))
-    found = take_comparison(work.storage, id_)
-    if found is None:
+    comparison = take_comparison(work.storage, id_)
+    if comparison is None:
         raise TableError(f"{work.storage.uri}: the job that compares left no findings", table=work.storage.uri)
-    return found
+    return comparison
 
 
 def check_indexes(work: Work) -> Findings:
@@ -133,8 +133,8 @@ def check_indexes(work: Work) -> Findings:
         TimelineUnreadable, LedgerUnavailable, JobFailed: try again later.
         TableError: there is no table.
     """
-    with _found(work) as (_, found):
-        return found
+    with _found(work) as (_, findings):
+        return findings
 
 
 def mend_indexes(work: Work) -> Findings:
@@ -147,11 +147,11 @@ def mend_indexes(work: Work) -> Findings:
         LeaseHeld: a table service is at work; and as `check`.
         LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: a person has to look.
     """
-    with _found(work) as (named, found):
+    with _found(work) as (named, findings):
         # First: a foreign index stops every other change.
-        if found.foreign or found.hiding or found.lacking:
+        if findings.foreign or findings.hiding or findings.lacking:
             rebuild_metadata(work, found_by=named)
-        if found.escaped:
+        if findings.escaped:
             with work.lease() as lease:
                 work.change(lease, Verb.UNESCAPE, work.order())
     return check_indexes(work)
@@ -164,12 +164,12 @@ def _found(work: Work) -> Iterator[tuple[Named, Findings]]:
     require_table(work)
     id_ = uuid.uuid4().hex
     work.launcher.run(Verb.LOOK, work.order(transaction=id_), {})
-    left = take_findings(work.storage, id_)
-    if left is None:
+    answer = take_findings(work.storage, id_)
+    if answer is None:
         raise TableError(f"{work.storage.uri}: the job that looks left no findings", table=work.storage.uri)
     try:
-        found, digest = left
-        yield Named(id_, digest), _with_quarantines_indexes(work, found)
+        findings, digest = answer
+        yield Named(id_, digest), _with_quarantines_indexes(work, findings)
     finally:
         forget_findings(work.storage, id_)
 

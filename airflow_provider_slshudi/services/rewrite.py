@@ -104,8 +104,8 @@ def _rewrite(work: Work, service: _Service, wanted: bool) -> Rewritten:
         written, digest = rewrite_plan.take_manifest(work.storage, instant)
         with work.lease() as lease:
             work.change(lease, service.complete, work.order(instant=instant, digest=digest))
-            known = work.timeline().get(instant)
-            if known is None or known.phase is not Phase.COMPLETED:
+            entry = work.timeline().get(instant)
+            if entry is None or entry.phase is not Phase.COMPLETED:
                 raise TableError(
                     f"{work.storage.uri}: the job ended well, but {service.action} {instant} is not completed",
                     table=work.storage.uri,
@@ -136,8 +136,8 @@ def _planned(work: Work, service: _Service, lease: Lease) -> str | None:
 def _written_before(work: Work, service: _Service) -> str | None:
     """The pending plan of a dead run that wrote all its files; None where there is none."""
     undone = work.timeline().rolling_back
-    found = (instant for instant in _pending(work, service) if instant not in undone)
-    return next((instant for instant in found if rewrite_plan.has_manifest(work.storage, instant)), None)
+    plans = (instant for instant in _pending(work, service) if instant not in undone)
+    return next((instant for instant in plans if rewrite_plan.has_manifest(work.storage, instant)), None)
 
 
 def _pending(work: Work, service: _Service) -> list[str]:
@@ -152,11 +152,11 @@ def _pending(work: Work, service: _Service) -> list[str]:
 def _left(work: Work, service: _Service) -> list[str]:
     """Our pending plans, and instants of such plans removed by an unfinished rollback."""
     timeline = work.timeline()
-    gone = [
+    removed_plans = [
         instant
         for instant in timeline.rolling_back
         if timeline.get(instant) is None
         and batch_files.read_owner(work.storage, instant) is None
         and work.ledger.by_instant(work.pipeline.name, instant) is None
     ]
-    return [*_pending(work, service), *gone]
+    return [*_pending(work, service), *removed_plans]

@@ -144,7 +144,7 @@ class Proof:
             "totals": self.totals.to_dict(),
             "unreadable": self.unreadable,
             "unreadable_example": self.unreadable_example,
-            "coverage": {name: [str(item) for item in found] for name, found in self.audit.named().items()},
+            "coverage": {name: [str(item) for item in ranges] for name, ranges in self.audit.named().items()},
             "shards": [item.to_dict() for item in self.shards],
             "ranges": [item.to_dict() for item in self.ranges],
         }
@@ -172,9 +172,9 @@ class Proof:
             "twice": "in two committed transactions",
         }
         return [
-            f"{', '.join(map(str, found[:3]))}{' and more' if len(found) > 3 else ''}: {what[name]}"
-            for name, found in self.audit.named().items()
-            if found
+            f"{', '.join(map(str, ranges[:3]))}{' and more' if len(ranges) > 3 else ''}: {what[name]}"
+            for name, ranges in self.audit.named().items()
+            if ranges
         ]
 
 
@@ -217,25 +217,25 @@ def _range_proof(
     recorded: RecordedRange, found: RangeFound | None, with_source: bool, with_quarantine: bool
 ) -> RangeProof:
     item = recorded.range
-    seen = found or RangeFound(0, 0, 0, 0, 0, 0, None, 0, 0, 0, 0, None, None)
-    wanted = recorded.rows or 0
-    compared = seen.groups if with_source else None
+    tally = found or RangeFound(0, 0, 0, 0, 0, 0, None, 0, 0, 0, 0, None, None)
+    recorded_rows = recorded.rows or 0
+    compared = tally.groups if with_source else None
     # A gap was gone before it was read: there is nothing to compare with.
     held = 0 if item.gap else len(item)
     counts = Counts(
-        wanted,
-        seen.rows,
-        max(0, wanted - seen.own),
-        seen.rows + seen.erased - seen.distinct,
-        seen.distinct - seen.own + max(0, seen.own - wanted),
+        recorded_rows,
+        tally.rows,
+        max(0, recorded_rows - tally.own),
+        tally.rows + tally.erased - tally.distinct,
+        tally.distinct - tally.own + max(0, tally.own - recorded_rows),
         compared,
-        held - seen.groups if with_source else None,
-        seen.lacking if with_source else None,
-        seen.strange if with_source else None,
-        seen.quarantined if with_quarantine else None,
-        seen.erased or None,
+        held - tally.groups if with_source else None,
+        tally.lacking if with_source else None,
+        tally.strange if with_source else None,
+        tally.quarantined if with_quarantine else None,
+        tally.erased or None,
     )
-    places = {"row": seen.example, "lacking": seen.lacking_at, "strange": seen.strange_at}
+    places = {"row": tally.example, "lacking": tally.lacking_at, "strange": tally.strange_at}
     examples = {name: str(place) for name, place in places.items() if place is not None}
     return RangeProof(
         item.shard, item.begin, item.end, item.gap, recorded.transaction, recorded.instant, counts, examples
@@ -313,14 +313,14 @@ def verify(work: Work, source: bool = False) -> Proof:
     try:
         digest = ask(work.storage, id_, question)
         work.launcher.run(Verb.VERIFY, work.order(transaction=id_, digest=digest), secrets)
-        found = take_answer(work.storage, id_)
+        findings = take_answer(work.storage, id_)
     finally:
         forget(work.storage, id_)
-    if found is None:
+    if findings is None:
         raise TableError(f"{work.storage.uri}: the job that verifies left no findings", table=work.storage.uri)
     if [item.id for item in _replays(work)] != [item.id for item in replays]:
         raise _replayed(work, "began meanwhile")
-    return prove(as_of, recorded, found, source, aside_at is not None, work.ledger.audit(work.pipeline.name))
+    return prove(as_of, recorded, findings, source, aside_at is not None, work.ledger.audit(work.pipeline.name))
 
 
 def _quarantine(work: Work, completed: set[str]) -> tuple[list[str], str | None]:
@@ -342,11 +342,11 @@ def _replays(work: Work) -> list[Transaction]:
     Raises:
         ReplayUnderWay: one is not decided yet.
     """
-    found = work.ledger.replays(work.pipeline.name)
-    for item in found:
+    replays = work.ledger.replays(work.pipeline.name)
+    for item in replays:
         if item.state in LIVE:
             raise _replayed(work, f"is {item.state.value}", item.id)
-    return found
+    return replays
 
 
 def _replayed(work: Work, why: str, transaction: str = "") -> ReplayUnderWay:

@@ -49,21 +49,21 @@ def change(work: Work, to: int) -> None:
         LeaseHeld, TimelineUnreadable, LedgerUnavailable, JobFailed: try again later.
         LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: a person has to look; nothing was done.
     """
-    wanted = _of_version(work.pipeline, to)
+    pipeline = _of_version(work.pipeline, to)
     register(work)
     _put_back_what_was_cut_off(work)
     settle(work, lambda run: None)
     require_table(work)
     merged = _deltacommits(work)
-    if wanted.compacts:
-        now = wanted.maintenance.model_copy(update={"compact_after": 1})
+    if pipeline.compacts:
+        now = pipeline.maintenance.model_copy(update={"compact_after": 1})
         compact(replace(work, pipeline=work.pipeline.model_copy(update={"maintenance": now})))
     with work.lease() as lease:
         fit(work)
         tables = tables_of(work)
         for each in tables:
             _require_nothing_pending(each)
-        if wanted.compacts and _deltacommits(work) != merged:
+        if pipeline.compacts and _deltacommits(work) != merged:
             raise TableError(
                 f"{work.storage.uri}: a batch was committed while log files were compacted: pause the DAGs of pipeline "
                 f"{work.pipeline.name}, then run this again",
@@ -71,14 +71,14 @@ def change(work: Work, to: int) -> None:
             )
         files = [_healthy_files(each, lease) for each in tables]
         for each, count in zip(tables, files, strict=True):
-            of = each.pipeline.table.model_copy(update={"version": to})
-            order = replace(each, pipeline=_with(each.pipeline, table=of)).order()
+            table = each.pipeline.table.model_copy(update={"version": to})
+            order = replace(each, pipeline=_with(each.pipeline, table=table)).order()
             moves = FORMER_VERSION in (to, int(_version(each)))
             # Each file of a timeline that moves is read and written several times.
             each.change(lease, Verb.VERSION, order, count + (_TIMES * len(moving.files(each.storage)) if moves else 0))
-            if (there := _version(each)) != str(to):
+            if (version := _version(each)) != str(to):
                 raise TableError(
-                    f"{each.storage.uri}: the job ended well, but the table is of version {there}, not {to}",
+                    f"{each.storage.uri}: the job ended well, but the table is of version {version}, not {to}",
                     table=each.storage.uri,
                 )
             if moves:
@@ -97,8 +97,8 @@ def _put_back_what_was_cut_off(work: Work) -> None:
                 moving.put_back(each.storage, lease.renew)
             elif each.storage.exists(PROPERTIES):
                 moving.forget(each.storage)
-            told = properties.read(each.storage) or {}
-            if told.get(PARTITIONS) and not each.storage.exists(METADATA_FOLDER):
+            table_properties = properties.read(each.storage) or {}
+            if table_properties.get(PARTITIONS) and not each.storage.exists(METADATA_FOLDER):
                 rebuilt_metadata(each, lease, only_damaged=True)
 
 
@@ -123,15 +123,15 @@ def _with(pipeline: Pipeline, **changes: object) -> Pipeline:
 
 def _healthy_files(work: Work, lease: Lease) -> int:
     """How many files the table has, if its metadata table, which may be made anew, is as it should be."""
-    found = compared_metadata(work, lease)
-    if not found.ok:
+    comparison = compared_metadata(work, lease)
+    if not comparison.ok:
         raise TableError(
             f"{work.storage.uri}: the metadata table differs from the files on storage "
-            f"({', '.join(found.examples) or found.unreadable or found.ahead}): run `slshudi table rebuild-metadata "
-            f"{work.pipeline.name}` first",
+            f"({', '.join(comparison.examples) or comparison.unreadable or comparison.ahead}): "
+            f"run `slshudi table rebuild-metadata {work.pipeline.name}` first",
             table=work.storage.uri,
         )
-    return found.files
+    return comparison.files
 
 
 def _deltacommits(work: Work) -> list[str]:

@@ -71,11 +71,11 @@ def pull(answer: Answer, shard: int, begin: int, end: int) -> Pull:
         raise Doubt(f"the next cursor {following}, beyond the end {end} that was asked for")
     body = _decompressed(answer.body, answer.headers, size)
     try:
-        found = wire.count_groups(body)
+        body_groups = wire.count_groups(body)
     except ValueError as error:
         raise Doubt(f"{len(body)} bytes that are no LogGroupList: {error}") from None
-    if found != groups:
-        raise Doubt(f"{found} log groups where x-log-count says {groups}")
+    if body_groups != groups:
+        raise Doubt(f"{body_groups} log groups where x-log-count says {groups}")
     return Pull(shard, begin, following, groups, size, body)
 
 
@@ -90,8 +90,8 @@ def shards(answer: Answer) -> list[Shard]:
 
 def logstores(answer: Answer) -> list[str]:
     """The names of the logstores that the answer lists, sorted. Raises Doubt."""
-    found = _json(answer)
-    names = found.get("logstores") if isinstance(found, dict) else None
+    document = _json(answer)
+    names = document.get("logstores") if isinstance(document, dict) else None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise Doubt("a list of logstores that cannot be read")
     return sorted(names)
@@ -99,8 +99,10 @@ def logstores(answer: Answer) -> list[str]:
 
 def retention(answer: Answer) -> tuple[int, int] | None:
     """How many seconds the logstore keeps a log, and when it was changed; None where the answer does not say."""
-    found = _json(answer)
-    days, changed = (found.get("ttl"), found.get("lastModifyTime")) if isinstance(found, dict) else (None, None)
+    document = _json(answer)
+    days, changed = (
+        (document.get("ttl"), document.get("lastModifyTime")) if isinstance(document, dict) else (None, None)
+    )
     if type(days) is not int or days < 1 or type(changed) is not int:
         return None
     return days * 86_400, changed
@@ -108,18 +110,22 @@ def retention(answer: Answer) -> tuple[int, int] | None:
 
 def cursor(answer: Answer) -> int:
     """The cursor that the answer names. Raises Doubt."""
-    found = _json(answer)
-    if not isinstance(found, dict) or not isinstance(found.get("cursor"), str):
+    document = _json(answer)
+    if not isinstance(document, dict) or not isinstance(document.get("cursor"), str):
         raise Doubt("JSON without a cursor")
-    return _cursor(found["cursor"])
+    return _cursor(document["cursor"])
 
 
 def cursor_time(answer: Answer) -> int:
     """The receive time in the answer, in unix seconds. Raises Doubt."""
-    found = _json(answer)
-    if not isinstance(found, dict) or not isinstance(found.get("cursor_time"), int) or found["cursor_time"] < 0:
+    document = _json(answer)
+    if (
+        not isinstance(document, dict)
+        or not isinstance(document.get("cursor_time"), int)
+        or document["cursor_time"] < 0
+    ):
         raise Doubt("JSON without the time of a cursor")
-    return int(found["cursor_time"])
+    return int(document["cursor_time"])
 
 
 def date(answer: Answer) -> float | None:
@@ -133,16 +139,16 @@ def date(answer: Answer) -> float | None:
 def error(answer: Answer) -> tuple[str, str]:
     """Error code and message of a failed response; for a gateway's own page the code is its status."""
     try:
-        found = json.loads(answer.body)
-        return _one_line(found["errorCode"]), _one_line(found.get("errorMessage", ""))
+        document = json.loads(answer.body)
+        return _one_line(document["errorCode"]), _one_line(document.get("errorMessage", ""))
     except (ValueError, LookupError, TypeError, AttributeError):
         return f"HTTP {answer.status}", "an answer that is not the log service's"
 
 
 def _one_line(text: object) -> str:
     """A text of the service without line breaks and control characters: a line of its own could pass for a driver's."""
-    kept = (char if char.isprintable() else " " for char in str(text))
-    return " ".join("".join(kept).split())
+    characters = (char if char.isprintable() else " " for char in str(text))
+    return " ".join("".join(characters).split())
 
 
 def _decompressed(body: bytearray, headers: Mapping[str, str], size: int) -> bytes:

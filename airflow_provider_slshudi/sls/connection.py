@@ -32,8 +32,8 @@ def endpoint_of(host: str) -> str:
 
 def region_of(endpoint: str) -> str:
     """The region that an endpoint of the service names; empty where it names none that is sure."""
-    found = _ENDPOINT.fullmatch(endpoint.lower())
-    return found["region"] if found else ""
+    match = _ENDPOINT.fullmatch(endpoint.lower())
+    return match["region"] if match else ""
 
 
 AuthVersion = Literal["v1", "v4"]
@@ -96,30 +96,30 @@ class SlsConnection:
 
     def to_env(self) -> Variables:
         """The environment variables that `from_env` reads back; empty fields are left out."""
-        given = {variable: getattr(self, name) for name, variable in _VARIABLES.items() if getattr(self, name)}
+        fields = {variable: getattr(self, name) for name, variable in _VARIABLES.items() if getattr(self, name)}
         return Variables(
-            {name: value.reveal() if isinstance(value, Secret) else value for name, value in given.items()}
+            {name: value.reveal() if isinstance(value, Secret) else value for name, value in fields.items()}
         )
 
     def provider(self) -> Provider:
         """The provider of this connection's credentials."""
         own = Fixed(Credentials(self.access_key_id, self.access_key_secret, self.security_token))
-        found = provider_of(self.credentials) if self.credentials else own
-        return AssumedRole(found, self.assume_role) if self.assume_role else found
+        base = provider_of(self.credentials) if self.credentials else own
+        return AssumedRole(base, self.assume_role) if self.assume_role else base
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> SlsConnection:
         """The connection that `to_env` wrote. Raises ConfigError naming the variable that is missing."""
-        given = {name: environ.get(variable, "") for name, variable in _VARIABLES.items()}
-        for name in ("endpoint",) if given["credentials"] else ("endpoint", *_KEYS):
-            if not given[name]:
+        fields = {name: environ.get(variable, "") for name, variable in _VARIABLES.items()}
+        for name in ("endpoint",) if fields["credentials"] else ("endpoint", *_KEYS):
+            if not fields[name]:
                 raise ConfigError(
                     f"environment variable {_VARIABLES[name]} is not set: it carries the SLS connection's {name}",
                     source="environment",
                     field=_VARIABLES[name],
                 )
-        secrets = {name: Secret(given[name]) for name in _SECRETS}
-        return cls(**cast(Any, {**given, **secrets, "auth_version": given["auth_version"] or "v1"}))
+        secrets = {name: Secret(fields[name]) for name in _SECRETS}
+        return cls(**cast(Any, {**fields, **secrets, "auth_version": fields["auth_version"] or "v1"}))
 
 
 def split_endpoint(endpoint: str) -> tuple[str, str, int | None]:

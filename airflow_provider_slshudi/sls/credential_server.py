@@ -32,23 +32,27 @@ class Teller:
     def __call__(self, question: str) -> bytes:
         """Answers one question."""
         try:
-            given = self._keeper.get()
-            if given.access_key_id == question and self._may_renew() and self._keeper.refused(given):
-                given = self._keeper.get()
+            credentials = self._keeper.get()
+            if credentials.access_key_id == question and self._may_renew() and self._keeper.refused(credentials):
+                credentials = self._keeper.get()
         except ConfigError as error:
             return json.dumps({"wrong": str(error)}).encode()
         except OSError as error:
             return json.dumps({"missing": f"no credentials can be given: {error}"}).encode()
         except Exception as error:  # its text may be any library's
             return json.dumps({"missing": f"no credentials can be given: {type(error).__name__}"}).encode()
-        known = self._connection
-        service = {"endpoint": known.endpoint, "region": known.region, "auth_version": known.auth_version}
-        keys = {
-            "access_key_id": given.access_key_id,
-            "access_key_secret": given.access_key_secret.reveal(),
-            "security_token": given.security_token.reveal(),
+        connection = self._connection
+        service = {
+            "endpoint": connection.endpoint,
+            "region": connection.region,
+            "auth_version": connection.auth_version,
         }
-        seconds = None if given.expires is None else given.expires - time.time()
+        keys = {
+            "access_key_id": credentials.access_key_id,
+            "access_key_secret": credentials.access_key_secret.reveal(),
+            "security_token": credentials.security_token.reveal(),
+        }
+        seconds = None if credentials.expires is None else credentials.expires - time.time()
         return json.dumps({"service": service, "keys": keys, "seconds": seconds}).encode()
 
     def _may_renew(self) -> bool:

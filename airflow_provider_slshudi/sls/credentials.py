@@ -171,7 +171,7 @@ class Keeper:
 
     def _renewed(self, now: float) -> Credentials:
         try:
-            found = self.provider()
+            credentials = self.provider()
         except (OSError, ConfigError) as error:
             old = self._present
             if old is None or (old.expires is not None and now >= old.expires):
@@ -179,8 +179,8 @@ class Keeper:
             _log.warning("credentials could not be renewed yet: %s", error)
             self._ask_again = now + _RETRY_SECONDS
             return old
-        self._plan(found, now)
-        return found
+        self._plan(credentials, now)
+        return credentials
 
     def _plan(self, found: Credentials, now: float) -> None:
         if found.expires is None:
@@ -206,10 +206,10 @@ def _ask(method: str, url: str, headers: Mapping[str, str]) -> bytes:
 def parse(text: bytes, source: str) -> Credentials:
     """Credentials out of Alibaba Cloud's JSON. Raises ConfigError, without quoting the text, which may hold keys."""
     try:
-        found: Any = json.loads(text)
-        given = [found[name] for name in ("AccessKeyId", "AccessKeySecret")]
-        token, end = found.get("SecurityToken") or "", found.get("Expiration")
-        if not all(isinstance(item, str) for item in (*given, token)) or not all(given):
+        document: Any = json.loads(text)
+        keys = [document[name] for name in ("AccessKeyId", "AccessKeySecret")]
+        token, end = document.get("SecurityToken") or "", document.get("Expiration")
+        if not all(isinstance(item, str) for item in (*keys, token)) or not all(keys):
             raise ValueError
         expires = None if end is None else _unix(end)
     except (ValueError, LookupError, TypeError, AttributeError):  # dropped: they may quote the text, which holds keys
@@ -218,12 +218,12 @@ def parse(text: bytes, source: str) -> Credentials:
             "temporary ones, SecurityToken and Expiration (like 2026-01-31T12:00:00Z)"
         )
         raise ConfigError(message, source=source, field="credentials") from None
-    return Credentials(given[0], Secret(given[1]), Secret(token), expires)
+    return Credentials(keys[0], Secret(keys[1]), Secret(token), expires)
 
 
 def _unix(text: str) -> float:
-    at = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    return (at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp()
+    moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
 
 
 ENDPOINT = "https://sts.aliyuncs.com"
@@ -253,7 +253,7 @@ class AssumedRole:
         """The role's credentials for an hour. Raises OSError and ConfigError."""
         base = self.base()
         now = datetime.now(timezone.utc)
-        asked = {
+        parameters = {
             "Action": "AssumeRole",
             "RoleArn": self.role,
             "AccessKeyId": base.access_key_id,
@@ -263,8 +263,8 @@ class AssumedRole:
             "Timestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         if base.security_token:
-            asked["SecurityToken"] = base.security_token.reveal()
-        return _asked(asked, self.role, base.access_key_secret)
+            parameters["SecurityToken"] = base.security_token.reveal()
+        return _asked(parameters, self.role, base.access_key_secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,14 +292,14 @@ class PodRole:
             token = Path(file).read_text(encoding="ascii").strip()
         except UnicodeDecodeError:
             raise OSError(f"{file} holds no token") from None
-        asked = {
+        parameters = {
             "Action": "AssumeRoleWithOIDC",
             "RoleArn": role,
             "OIDCProviderArn": provider,
             "OIDCToken": token,
             "Timestamp": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
-        return _asked(asked, role)
+        return _asked(parameters, role)
 
 
 def signature(asked: Mapping[str, str], secret: str) -> str:
@@ -335,14 +335,14 @@ def _asked(asked: dict[str, str], role: str, secret: Secret | None = None) -> Cr
         # Its text may quote parameters, a token among them.
         raise OSError(f"{endpoint} did not answer ({type(error).__name__})") from None
     try:
-        found: Any = json.loads(answer.data)
+        document: Any = json.loads(answer.data)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        document = None
+    if not isinstance(document, dict):
         raise OSError(f"{endpoint} answered with status {answer.status} and no JSON object")
     if answer.status != 200:
-        _refuse(endpoint, role, answer.status, str(found.get("Code", "")), str(found.get("Message", "")))
-    return parse(json.dumps(found.get("Credentials")).encode(), f"the answer of {endpoint}")
+        _refuse(endpoint, role, answer.status, str(document.get("Code", "")), str(document.get("Message", "")))
+    return parse(json.dumps(document.get("Credentials")).encode(), f"the answer of {endpoint}")
 
 
 def _refuse(endpoint: str, role: str, status: int, code: str, message: str) -> NoReturn:

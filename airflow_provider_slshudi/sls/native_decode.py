@@ -34,8 +34,8 @@ def decode(
         raise Wide(shard, first, str(error)) from None
     except ValueError as error:
         raise malformed(pull_body, str(error), shard, first) from None
-    found, rows, columns, (entries, ends, rest_keys, rest_values) = decoded
-    checked(found, groups, shard, first)
+    group_count, rows, columns, (entries, ends, rest_keys, rest_values) = decoded
+    checked(group_count, groups, shard, first)
     fields = schema(keys)
     arrays = [_array(field.type, rows, *column) for field, column in zip(fields, columns, strict=False)]
     offsets = _array(pa.int32(), rows + 1, 0, [None, ends])

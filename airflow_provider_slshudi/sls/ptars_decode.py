@@ -86,10 +86,10 @@ class _Pairs:
         """For each slot, the value of its key, one per owner, NULL where it has none; None where no owner has any."""
         # One take for all columns, with no NULL among the values, costs least.
         taken = pc.take(self.values, pa.array(self._last), boundscheck=False)
-        found = self._last != len(self.codes)
+        presence = self._last != len(self.codes)
         columns = []
         for start in range(0, len(self._last), self.owners or 1):
-            column, valid = taken.slice(start, self.owners), found[start : start + self.owners]
+            column, valid = taken.slice(start, self.owners), presence[start : start + self.owners]
             if not valid.all():
                 column = _masked(column, valid) if valid.any() else None
             columns.append(column)
@@ -189,11 +189,11 @@ def _rest(contents: _Pairs, tags: _Pairs, group: _Ints) -> Any:
     names = pa.concat_arrays([tags.names, contents.names]).dictionary_encode()
     name_of_code = np.asarray(names.indices)
     name = np.concatenate([name_of_code[tags.codes[tag]], name_of_code[len(tags.names) + contents.codes[pair]]])
-    kept = _last_of_each(row.astype(np.int64) * len(names.dictionary) + name)
-    order = kept[np.argsort(row[kept], kind="stable")]
+    last_indices = _last_of_each(row.astype(np.int64) * len(names.dictionary) + name)
+    order = last_indices[np.argsort(row[last_indices], kind="stable")]
     values = pa.concat_arrays([tags.values.take(pa.array(tag)), contents.values.take(pa.array(pair))])
     offsets = np.zeros(rows + 1, np.int32)
-    np.cumsum(np.bincount(row[kept], minlength=rows), out=offsets[1:])
+    np.cumsum(np.bincount(row[last_indices], minlength=rows), out=offsets[1:])
     return pa.MapArray.from_arrays(
         pa.array(offsets), names.dictionary.take(pa.array(name[order])), values.take(pa.array(order)), REST.type
     )

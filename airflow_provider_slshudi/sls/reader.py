@@ -39,8 +39,8 @@ class _Reading:
         pull = self.pending.result()
         self.pending = None
         if pull.next != self._range.end:
-            left = Range(self._range.shard, pull.next, self._range.end)
-            self.pending = self._executor.submit(self._pull, left)
+            remainder = Range(self._range.shard, pull.next, self._range.end)
+            self.pending = self._executor.submit(self._pull, remainder)
         return pull
 
     def close(self) -> None:
@@ -165,19 +165,21 @@ def together(readers: Mapping[int, Reader], ranges: Iterable[Range], at_once: in
     shards: dict[int, deque[Range]] = {}
     for item in ranges:
         shards.setdefault(item.shard, deque()).append(item)
-    left, started = deque(shards.values()), list[tuple[Range, _Reading]]()
+    chains, started = deque(shards.values()), list[tuple[Range, _Reading]]()
 
     def start(chain: deque[Range]) -> None:
         item = chain.popleft()
         started.append((item, readers[item.shard].start(item)))
 
     try:
-        while left or started:
-            while left and len(started) < at_once:
-                start(left.popleft())
+        while chains or started:
+            while chains and len(started) < at_once:
+                start(chains.popleft())
             wait([reading.pending for _, reading in started if reading.pending], return_when=FIRST_COMPLETED)
             # The range that has waited longest comes first.
-            place = next(at for at, (_, reading) in enumerate(started) if reading.pending and reading.pending.done())
+            place = next(
+                index for index, (_, reading) in enumerate(started) if reading.pending and reading.pending.done()
+            )
             item, reading = started[place]
             pull = reading.next()
             del started[place]

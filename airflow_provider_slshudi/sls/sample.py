@@ -58,9 +58,9 @@ def sample(
         return pulled
 
     taken = ask_each(look, chosen)
-    found = [one for shard in chosen for one in taken[shard]]
-    logs = pa.concat_tables([decode(b"", 0, 0, ()), *(table for _, table in found)])
-    return Sample(logs, sum(pull.groups for pull, _ in found), sum(pull.raw_size for pull, _ in found))
+    pulls = [one for shard in chosen for one in taken[shard]]
+    logs = pa.concat_tables([decode(b"", 0, 0, ()), *(table for _, table in pulls)])
+    return Sample(logs, sum(pull.groups for pull, _ in pulls), sum(pull.raw_size for pull, _ in pulls))
 
 
 def _ends(service: LogService, shard: int, groups: int) -> Iterator[tuple[Pull, pa.Table]]:

@@ -97,9 +97,9 @@ class LogService:
             answer = self._answer(self._path(None), {})
         except NoAnswer as fault:
             raise self._fault("ask for the time", None, None, fault.code, str(fault), 0, "") from fault
-        told = answers.date(answer)
+        date = answers.date(answer)
         # A date has whole seconds: the service sent it half a second later, on the average.
-        return None if told is None else (sent + time.time()) / 2 - (told + 0.5)
+        return None if date is None else (sent + time.time()) / 2 - (date + 0.5)
 
     def begin(self, shard: int) -> int:
         """The cursor of the oldest log group that is still kept."""
@@ -145,12 +145,12 @@ class LogService:
         """
         if not begin <= end or not 1 <= count <= PULL_GROUPS:
             raise ValueError(f"cannot pull {count} log groups of [{begin}, {end})")
-        asked = {"type": "log", "cursor": cursors.text(begin), "count": str(count), "end_cursor": cursors.text(end)}
+        query = {"type": "log", "cursor": cursors.text(begin), "count": str(count), "end_cursor": cursors.text(end)}
 
         def believe(answer: Answer) -> Pull:
             return answers.pull(answer, shard, begin, end)
 
-        pulled = self._call("pull", shard, begin, asked, believe, pacer)
+        pulled = self._call("pull", shard, begin, query, believe, pacer)
         if pacer is not None:
             pacer.after(pulled.raw_size)
         return pulled

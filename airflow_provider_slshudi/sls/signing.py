@@ -51,8 +51,8 @@ def _v1(credentials: Credentials, path: str, query: Mapping[str, str], headers: 
     date = formatdate(now, usegmt=True)
     headers["x-log-signaturemethod"] = "hmac-sha1"
     covered = [f"{name}:{value}" for name, value in sorted(_own(headers).items())]
-    asked = "&".join(f"{name}={value}" for name, value in sorted(query.items()))
-    resource = f"{path}?{asked}" if asked else path
+    parameters = "&".join(f"{name}={value}" for name, value in sorted(query.items()))
+    resource = f"{path}?{parameters}" if parameters else path
     text = "\n".join(["GET", "", "", date, *covered, resource])
     digest = hmac.new(credentials.access_key_secret.reveal().encode(), text.encode(), hashlib.sha1).digest()
     headers["Authorization"] = f"LOG {credentials.access_key_id}:{base64.b64encode(digest).decode('ascii')}"
@@ -65,9 +65,9 @@ def _v4(
     time = datetime.fromtimestamp(now, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     headers["x-log-date"], headers["x-log-content-sha256"] = time, _EMPTY_BODY
     covered = sorted((_own(headers) | {"host": headers["Host"]}).items())
-    asked = (f"{name}={quote(value, safe='~')}" if value else name for name, value in sorted(query.items()))
+    parameters = (f"{name}={quote(value, safe='~')}" if value else name for name, value in sorted(query.items()))
     names = ";".join(name for name, _ in covered)
-    lines = ["GET", path, "&".join(asked), *(f"{name}:{value}" for name, value in covered), "", names, _EMPTY_BODY]
+    lines = ["GET", path, "&".join(parameters), *(f"{name}:{value}" for name, value in covered), "", names, _EMPTY_BODY]
     request = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     scope = f"{time[:8]}/{region}/sls/aliyun_v4_request"
     key = f"aliyun_v4{credentials.access_key_secret.reveal()}".encode()

@@ -163,13 +163,13 @@ def ask_each(ask: Callable[[int], T], shards: Iterable[int]) -> dict[int, T]:
 
     Raises the first error as it comes, with its shard in it, and asks no further shards after that.
     """
-    left = list(shards)
-    if len(left) < 2:
-        return {shard: ask(shard) for shard in left}
-    executor = ThreadPoolExecutor(min(CONNECTIONS, len(left)), thread_name_prefix="sls-ask")
+    shard_ids = list(shards)
+    if len(shard_ids) < 2:
+        return {shard: ask(shard) for shard in shard_ids}
+    executor = ThreadPoolExecutor(min(CONNECTIONS, len(shard_ids)), thread_name_prefix="sls-ask")
     try:
-        asked = {executor.submit(ask, shard): shard for shard in left}
-        return {asked[answer]: answer.result() for answer in as_completed(asked)}
+        futures = {executor.submit(ask, shard): shard for shard in shard_ids}
+        return {futures[answer]: answer.result() for answer in as_completed(futures)}
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
 
@@ -180,12 +180,12 @@ def answers(ask: Callable[[Key], T], keys: Sequence[Key], seconds: float) -> dic
     Where those that are asked hang, others get their turn all the same, in half of that time. The threads are daemons,
     for which no process waits at its end.
     """
-    found, slots = dict[Key, T](), threading.Semaphore(_ANSWERS_AT_ONCE)
+    replies, slots = dict[Key, T](), threading.Semaphore(_ANSWERS_AT_ONCE)
     until, turn = time.monotonic() + seconds, seconds / 2 / max(1, len(keys))
 
     def run(key: Key) -> None:
         try:
-            found[key] = ask(key)
+            replies[key] = ask(key)
         finally:
             slots.release()
 
@@ -197,4 +197,4 @@ def answers(ask: Callable[[Key], T], keys: Sequence[Key], seconds: float) -> dic
         threads[-1].start()
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
-    return dict(found)
+    return dict(replies)

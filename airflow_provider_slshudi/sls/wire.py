@@ -76,24 +76,25 @@ def frame(size: int) -> bytes:
 
 def count_groups(body: bytes) -> int:
     """Counts the log groups of a LogGroupList without parsing them. Raises ValueError for a malformed body."""
-    at = groups = 0
-    while at < len(body):
-        if body[at] == GROUP_TAG[0] and at + 2 < len(body) and body[at + 2] < 0x80 <= body[at + 1]:
-            at, groups = at + 3 + (body[at + 1] & 0x7F | body[at + 2] << 7), groups + 1  # the usual size, for speed
+    offset = groups = 0
+    while offset < len(body):
+        if body[offset] == GROUP_TAG[0] and offset + 2 < len(body) and body[offset + 2] < 0x80 <= body[offset + 1]:
+            # The usual size, for speed.
+            offset, groups = offset + 3 + (body[offset + 1] & 0x7F | body[offset + 2] << 7), groups + 1
             continue
-        tag, at = _varint(body, at)
+        tag, offset = _varint(body, offset)
         kind, groups = tag & 7, groups + (tag == GROUP_TAG[0])
         if kind == 2:
-            size, at = _varint(body, at)
-            at += size
+            size, offset = _varint(body, offset)
+            offset += size
         elif kind in _FIXED_SIZES:
-            at += _FIXED_SIZES[kind]
+            offset += _FIXED_SIZES[kind]
         elif kind == 0:
-            _, at = _varint(body, at)
+            _, offset = _varint(body, offset)
         else:
-            raise ValueError(f"unknown wire type {kind} before byte {at}")
-    if at != len(body):
-        raise ValueError(f"the last log group ends at byte {at} of {len(body)}")
+            raise ValueError(f"unknown wire type {kind} before byte {offset}")
+    if offset != len(body):
+        raise ValueError(f"the last log group ends at byte {offset} of {len(body)}")
     return groups
 
 
@@ -103,23 +104,23 @@ def fields(message: memoryview) -> Iterator[tuple[int, memoryview, memoryview]]:
     Raises:
         ValueError: the message is malformed.
     """
-    at = 0
-    while at < len(message):
-        begin = at
-        tag, at = _varint(message, at)
+    offset = 0
+    while offset < len(message):
+        begin = offset
+        tag, offset = _varint(message, offset)
         kind, size = tag & 7, 0
         if kind == 2:
-            size, at = _varint(message, at)
+            size, offset = _varint(message, offset)
         elif kind in _FIXED_SIZES:
             size = _FIXED_SIZES[kind]
         elif kind == 0:
-            _, at = _varint(message, at)
+            _, offset = _varint(message, offset)
         else:
-            raise ValueError(f"unknown wire type {kind} before byte {at}")
-        content, at = at, at + size
-        if at > len(message):
-            raise ValueError(f"a field ends at byte {at} of {len(message)}")
-        yield tag, message[begin:at], message[content:at]
+            raise ValueError(f"unknown wire type {kind} before byte {offset}")
+        content, offset = offset, offset + size
+        if offset > len(message):
+            raise ValueError(f"a field ends at byte {offset} of {len(message)}")
+        yield tag, message[begin:offset], message[content:offset]
 
 
 def _varint(body: bytes | memoryview, at: int) -> tuple[int, int]:

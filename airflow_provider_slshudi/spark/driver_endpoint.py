@@ -134,18 +134,18 @@ class Office:
 def _this_host() -> str:
     """This machine's address on the way to others; loopback where it has no other."""
     for family in _ANYWHERE:
-        for found in _own(family):
-            known = ip_address(found)
+        for text in _own(family):
+            address = ip_address(text)
             # Of this machine or its link alone, as pods of EKS have one beside their IPv6.
-            if not (known.is_loopback or known.is_link_local or known.is_unspecified):
-                return found
+            if not (address.is_loopback or address.is_link_local or address.is_unspecified):
+                return text
     return "127.0.0.1"
 
 
 def _own(family: socket.AddressFamily) -> Iterator[str]:
-    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as asked:
-        asked.connect((_ANYWHERE[family], _DISCARD))
-        yield str(asked.getsockname()[0])
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((_ANYWHERE[family], _DISCARD))
+        yield str(probe.getsockname()[0])
     with suppress(OSError):
         for *_, place in socket.getaddrinfo(socket.gethostname(), None, family):
             yield str(place[0])

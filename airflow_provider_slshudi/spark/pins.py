@@ -75,8 +75,8 @@ def _require(coordinate: str, folder: Path, digests: bool) -> None:
         size = jars[name].stat().st_size
         if size != pins[name].size:
             faults.append(f"{name} has {size} bytes, expected {pins[name].size}")
-        elif digests and (found := _sha256(jars[name])) != pins[name].sha256:
-            faults.append(f"{name} has SHA-256 {found}, expected {pins[name].sha256}")
+        elif digests and (digest := _sha256(jars[name])) != pins[name].sha256:
+            faults.append(f"{name} has SHA-256 {digest}, expected {pins[name].sha256}")
     if faults:
         raise RuntimeMissing(
             f"The jars of {coordinate} in {folder} are not those that this package was tested with: "

@@ -85,10 +85,10 @@ def told(known: Mapping[str, str]) -> str:
 @cache
 def _code() -> str:
     """A digest of this package's code: the version's number stays the same while a developer works on it."""
-    made = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in _files():
-        made.update(f"{path.relative_to(PACKAGE)}\0".encode() + path.read_bytes())
-    return made.hexdigest()[:12]
+        digest.update(f"{path.relative_to(PACKAGE)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def conf(archive: str | None, spark: str) -> dict[str, str]:
@@ -97,9 +97,9 @@ def conf(archive: str | None, spark: str) -> dict[str, str]:
     Raises:
         ConfigError: the archive is a file of this machine, and is not there.
     """
-    made = {f"spark.executorEnv.{EXPECTED}": told(facts(spark))}
+    settings = {f"spark.executorEnv.{EXPECTED}": told(facts(spark))}
     if archive is None:
-        return made
+        return settings
     place = urlsplit(archive)
     if place.scheme in ("", "file") and not Path(place.path).is_file():
         raise ConfigError(
@@ -109,7 +109,7 @@ def conf(archive: str | None, spark: str) -> dict[str, str]:
             value=archive,
         )
     return {
-        **made,
+        **settings,
         "spark.archives": f"{archive}#{FOLDER}",
         # Relative to an executor's own folder, where Spark unpacks archives.
         "spark.executorEnv.PYTHONPATH": FOLDER,
@@ -123,8 +123,8 @@ def require_fit(environ: Mapping[str, str], spark: str) -> None:
     Raises:
         ExecutorUnfit: it differs from the driver's.
     """
-    wanted = dict(item.split("=", 1) for item in environ[EXPECTED].split(","))
-    if differ := differences(facts(spark), wanted):
+    expected = dict(item.split("=", 1) for item in environ[EXPECTED].split(","))
+    if differ := differences(facts(spark), expected):
         raise unfit(differ)
 
 
@@ -172,12 +172,12 @@ def pack(target: Path) -> tuple[int, list[str]]:
     files = [(path, f"{PACKAGE.name}/{path.relative_to(PACKAGE)}") for path in _files()]
     for name in (*DISTRIBUTIONS, *OPTIONAL):
         try:
-            found = distribution(name)
+            installed = distribution(name)
         except importlib.metadata.PackageNotFoundError:
             if name in OPTIONAL:
                 continue
             raise RuntimeMissing(f"{name} is not installed here, and executors need it") from None
-        modules = list(_of(found))
+        modules = list(_of(installed))
         if not any(path.suffix in (".py", ".so") for path, _ in modules):
             if name in OPTIONAL:
                 continue
@@ -185,7 +185,7 @@ def pack(target: Path) -> tuple[int, list[str]]:
                 f"{name} is installed here in a way that does not tell its files (by the system's packages, or for "
                 "development): install it with pip, in a virtual environment, and pack there"
             )
-        held.append(f"{name} {found.version}")
+        held.append(f"{name} {installed.version}")
         files += modules
     unfinished = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
@@ -196,10 +196,10 @@ def pack(target: Path) -> tuple[int, list[str]]:
                 # Some installers make links into a cache of their own.
                 tarfile.open(fileobj=packed, mode="w", dereference=True) as archive,
             ):
-                told = json.dumps(facts(spark_version(spark_home()))).encode()
+                description = json.dumps(facts(spark_version(spark_home()))).encode()
                 entry = tarfile.TarInfo(_TOLD)
-                entry.size = len(told)
-                archive.addfile(entry, io.BytesIO(told))
+                entry.size = len(description)
+                archive.addfile(entry, io.BytesIO(description))
                 for path, name in files:
                     # Not `add`, which makes links of files that are the same one.
                     entry = _plain(archive.gettarinfo(path, name))
@@ -243,15 +243,15 @@ def _of_drivers() -> Callable[[str], importlib.metadata.Distribution]:
             [python(), "-c", code], env=for_children(os.environ), capture_output=True, text=True, check=True
         ).stdout
         # Before it, what a site's own start of that Python says.
-        found, paths = json.loads(answer.splitlines()[-1])
+        version, paths = json.loads(answer.splitlines()[-1])
     except (OSError, subprocess.CalledProcessError, ValueError, IndexError) as error:
         raise RuntimeMissing(f"{PYTHON}={python()} does not run: {error}") from error
-    if found != [*sys.version_info[:2]]:
-        raise RuntimeMissing(f"{PYTHON}={python()} is Python {found[0]}.{found[1]}, and Airflow's is another")
+    if version != [*sys.version_info[:2]]:
+        raise RuntimeMissing(f"{PYTHON}={python()} is Python {version[0]}.{version[1]}, and Airflow's is another")
 
     def distribution(name: str) -> importlib.metadata.Distribution:
-        for made in importlib.metadata.distributions(name=name, path=paths):
-            return made
+        for candidate in importlib.metadata.distributions(name=name, path=paths):
+            return candidate
         raise importlib.metadata.PackageNotFoundError(name)
 
     return distribution
@@ -271,8 +271,8 @@ def _of(found: importlib.metadata.Distribution) -> Iterator[tuple[Path, str]]:
 
 
 def _is_of_use(path: Path) -> bool:
-    kept = path.suffix not in _LEFT_OUT_SUFFIXES or path.name.endswith(tuple(EXTENSION_SUFFIXES))
-    return kept and not _LEFT_OUT_FOLDERS & {*path.parts[:-1]}
+    fitting_suffix = path.suffix not in _LEFT_OUT_SUFFIXES or path.name.endswith(tuple(EXTENSION_SUFFIXES))
+    return fitting_suffix and not _LEFT_OUT_FOLDERS & {*path.parts[:-1]}
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -285,7 +285,7 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def lacking(text: str) -> ExecutorUnfit | None:
     """The error of an executor that has no such Python, or not this package, out of Spark's text; None if it has."""
-    program, at = _NO_PYTHON.search(text), _TASK.search(text)
+    program, task = _NO_PYTHON.search(text), _TASK.search(text)
     if program is not None:
         why = f"{program[1]} cannot be started ({program[2].strip()}); spark.pyspark.python in spark.conf names another"
     elif _NO_PACKAGE.search(text):
@@ -294,4 +294,4 @@ def lacking(text: str) -> ExecutorUnfit | None:
         why = f"its Python is older than {sys.version_info.major}.{sys.version_info.minor}, the driver's"
     else:
         return None
-    return _unfit(at[1] if at else "an unknown host", why)
+    return _unfit(task[1] if task else "an unknown host", why)

@@ -140,14 +140,14 @@ class Resident:
             heard: gets each line.
         """
         deadline = clock() + seconds
-        asked = {"verb": verb.value, "order": asdict(order), "deadline": deadline}
+        request = {"verb": verb.value, "order": asdict(order), "deadline": deadline}
         try:
             place = Place(owners.private_folder(), identity(conf, environment))
             try:
-                connection, accepted = self._accepted(place, conf, environment, asked)
+                connection, accepted = self._accepted(place, conf, environment, request)
             except ConnectionError:
                 # That process was about to end: ask a new one.
-                connection, accepted = self._accepted(place, conf, environment, asked)
+                connection, accepted = self._accepted(place, conf, environment, request)
         except (OSError, ValueError) as error:
             _log.info("no resident process (%s), so the job has one of its own", error)
             return Outcome.NOT_BEGUN
@@ -267,12 +267,12 @@ def _settings(environment: Mapping[str, str]) -> Iterator[Path]:
 
 def _stamps(paths: Iterable[Path]) -> list[tuple[str, int, int]]:
     """Files with their times and sizes, which change with their contents."""
-    found = []
+    stamps = []
     for path in paths:
         with suppress(OSError):
             stat = path.stat()
-            found.append((str(path), stat.st_mtime_ns, stat.st_size))
-    return sorted(found)
+            stamps.append((str(path), stat.st_mtime_ns, stat.st_size))
+    return sorted(stamps)
 
 
 def same_user(connection: socket.socket) -> bool:
@@ -305,8 +305,8 @@ def receive(stream: io.IOBase) -> dict[str, Any]:
 
 def _other_end(connection: socket.socket) -> tuple[int, int, int]:
     """Process, user and group of the other end; Linux."""
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    process, user, group = struct.unpack("3i", found)
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    process, user, group = struct.unpack("3i", credentials)
     return process, user, group
 
 
@@ -408,8 +408,8 @@ def _start(place: Place, conf: Mapping[str, str], environment: Mapping[str, str]
 
 def _says_ready(stream: IO[bytes] | None, deadline: float) -> bool:
     said = b""
-    while stream is not None and (left := deadline - time.monotonic()) > 0:
-        if select.select([stream], [], [], left)[0]:
+    while stream is not None and (seconds := deadline - time.monotonic()) > 0:
+        if select.select([stream], [], [], seconds)[0]:
             piece = os.read(stream.fileno(), 65536)
             said += piece
             if READY.encode() in said or not piece:

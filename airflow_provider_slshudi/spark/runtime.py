@@ -165,21 +165,21 @@ def in_cluster(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     Its environment is that of executors, and its Python theirs: nothing of this machine is there.
     """
     names = _DRIVER_ENVIRONMENT["yarn" if master == "yarn" else "k8s"]
-    made = {key: value for key, value in conf.items() if key != "spark.pyspark.driver.python"}
+    settings = {key: value for key, value in conf.items() if key != "spark.pyspark.driver.python"}
     for key, value in conf.items():
         if key.startswith(_EXECUTOR_ENVIRONMENT):
-            made[f"{names}{key.removeprefix(_EXECUTOR_ENVIRONMENT)}"] = value
-    return made | _OF_CLUSTER_MODE
+            settings[f"{names}{key.removeprefix(_EXECUTOR_ENVIRONMENT)}"] = value
+    return settings | _OF_CLUSTER_MODE
 
 
 def with_asked(conf: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, str]:
     """`conf` with the settings that a pipeline asks for; these do not replace ours that every JVM needs."""
     options = {key: _java_options(asked[key], conf[key]) for key in _JAVA_OPTIONS if key in asked and key in conf}
-    kept = {key: value for key, value in conf.items() if key.startswith(_KEPT)}
+    own_settings = {key: value for key, value in conf.items() if key.startswith(_KEPT)}
     for key, between in _LISTS.items():
         if key in conf and key in asked:
-            kept[key] = f"{conf[key]}{between}{asked[key]}"
-    return {**conf, **asked, **options, **kept}
+            own_settings[key] = f"{conf[key]}{between}{asked[key]}"
+    return {**conf, **asked, **options, **own_settings}
 
 
 def _java_options(asked: str, ours: str) -> str:
@@ -196,9 +196,11 @@ def require_world(jvm: Any) -> None:
     Raises:
         RuntimeMissing: it has others; nothing was done yet.
     """
-    wanted = dict(option.removeprefix("-D").split("=", 1) for option in WORLD_OPTIONS) | {"sun.jnu.encoding": "UTF-8"}
-    found = {name: str(jvm.java.lang.System.getProperty(name)) for name in wanted}
-    differ = [f"{name} is {found[name]!r} and not {wanted[name]!r}" for name in wanted if found[name] != wanted[name]]
+    expected = dict(option.removeprefix("-D").split("=", 1) for option in WORLD_OPTIONS) | {"sun.jnu.encoding": "UTF-8"}
+    actual = {name: str(jvm.java.lang.System.getProperty(name)) for name in expected}
+    differ = [
+        f"{name} is {actual[name]!r} and not {expected[name]!r}" for name in expected if actual[name] != expected[name]
+    ]
     if differ:
         raise RuntimeMissing(
             f"Spark's JVM runs with other settings than it was given ({'; '.join(differ)}), so it would name files or "
@@ -307,17 +309,17 @@ def _archive_path(s3: bool) -> Path:
 
 def _shared(s3: bool) -> list[str]:
     """Java's options to take classes from the archive, if there is one."""
-    made = archive(s3)
+    path = archive(s3)
     # A mismatch (an extra directory on the class path, say) must only cost time, and print nothing.
-    return ["-Xshare:auto", *([f"-XX:SharedArchiveFile={made}", "-Xlog:cds*=off"] if made else [])]
+    return ["-Xshare:auto", *([f"-XX:SharedArchiveFile={path}", "-Xlog:cds*=off"] if path else [])]
 
 
 def _stamp(path: Path) -> str:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return "none"
-    return f"{found.st_size}.{int(found.st_mtime)}"
+    return f"{status.st_size}.{int(status.st_mtime)}"
 
 
 def _digest(*parts: str) -> str:
@@ -337,9 +339,9 @@ def main(arguments: Sequence[str] = ()) -> int:
             print(f"Hudi     {jar}", flush=True)
         if archive(s3) is None:
             print("Archive  making it, about 20 seconds ...", flush=True)
-        made = make_archive(s3)
-        told = made or f"none: every step starts some seconds later (why: {cache_dir() / 'archive.log'})"
-        print(f"Archive  {told}\nReady in {time.monotonic() - start:.1f} s", flush=True)
+        path = make_archive(s3)
+        outcome = path or f"none: every step starts some seconds later (why: {cache_dir() / 'archive.log'})"
+        print(f"Archive  {outcome}\nReady in {time.monotonic() - start:.1f} s", flush=True)
     except RuntimeMissing as error:
         print(error, file=sys.stderr)
         return 1

@@ -208,8 +208,8 @@ class Storage:
 
     def names(self, path: str) -> list[str] | None:
         """The names of files and folders directly in a folder, None if there is no such folder."""
-        found = self._within(path)
-        return None if found is None else [info.base_name for info in found]
+        infos = self._within(path)
+        return None if infos is None else [info.base_name for info in infos]
 
     def folders(self, path: str) -> list[str]:
         """The names of folders directly in a folder; empty if there is no such folder."""
@@ -235,10 +235,10 @@ class Storage:
             try:
                 info = self.filesystem.get_file_info(self.full(name))
                 within = fs.FileSelector(self.full(name), recursive=True, allow_not_found=True)
-                found = [info] if info.is_file else self.filesystem.get_file_info(within)
+                infos = [info] if info.is_file else self.filesystem.get_file_info(within)
             except OSError as error:
                 raise self._unreadable(name, error) from error
-            for file in found:
+            for file in infos:
                 if file.is_file:
                     yield file.path.removeprefix(f"{self.full('')}/"), int(file.size)
 
@@ -257,20 +257,20 @@ class Storage:
 
         selector = fs.FileSelector(self.full(path), recursive=True, allow_not_found=True)
         try:
-            found = self.filesystem.get_file_info(selector)
+            infos = self.filesystem.get_file_info(selector)
         except NotADirectoryError:
             return []
         except OSError as error:
             raise self._unreadable(path, error) from error
-        return [info.path.removeprefix(f"{self.full('')}/") for info in found if info.is_file]
+        return [info.path.removeprefix(f"{self.full('')}/") for info in infos if info.is_file]
 
     def existing(self, paths: Sequence[str]) -> list[str]:
         """The paths at which there is a file."""
         try:
-            found = self.filesystem.get_file_info([self.full(path) for path in paths])
+            infos = self.filesystem.get_file_info([self.full(path) for path in paths])
         except OSError as error:
             raise self._unreadable(paths[0], error) from error
-        return [path for path, info in zip(paths, found, strict=True) if info.is_file]
+        return [path for path, info in zip(paths, infos, strict=True) if info.is_file]
 
     @property
     def renames(self) -> bool:
@@ -361,8 +361,8 @@ class Storage:
         """The folder nearest to the table's that is there: itself, or one above it."""
         base = Path(self.full(""))
         before = self.uri.removesuffix(self.full(""))
-        found = next(place for place in (base, *base.parents) if place == place.parent or self._is_there(place))
-        return Storage(f"{before}{found}")
+        folder = next(place for place in (base, *base.parents) if place == place.parent or self._is_there(place))
+        return Storage(f"{before}{folder}")
 
     def _is_there(self, place: Path) -> bool:
         from pyarrow import fs
@@ -385,11 +385,11 @@ class Storage:
         Raises:
             TimelineUnreadable: the file is not within the table.
         """
-        found = _BEFORE_PATH.sub("", path)
+        bare_path = _BEFORE_PATH.sub("", path)
         base = f"{self.full('')}/"
-        if not found.startswith(base) or ".." in found.split("/"):
+        if not bare_path.startswith(base) or ".." in bare_path.split("/"):
             raise TimelineUnreadable(f"{self.uri}: {path} is not within the table", table=self.uri)
-        return found.removeprefix(base)
+        return bare_path.removeprefix(base)
 
     def delete_files(self, paths: Sequence[str]) -> tuple[int, int]:
         """Removes files side by side; returns how many there were, and their bytes."""
@@ -439,10 +439,10 @@ class Storage:
                 self.filesystem.delete_file(file)
 
         for tries_left in reversed(range(_LOOKS)):
-            found = self.filesystem.get_file_info(within)
+            infos = self.filesystem.get_file_info(within)
             with ThreadPoolExecutor(_DELETES_AT_ONCE) as pool:
-                deque(pool.map(delete, (info.path for info in found if info.is_file)), maxlen=0)
-            folders = sorted((info.path for info in found if not info.is_file), key=len, reverse=True)
+                deque(pool.map(delete, (info.path for info in infos if info.is_file)), maxlen=0)
+            folders = sorted((info.path for info in infos if not info.is_file), key=len, reverse=True)
             try:
                 for folder in [*folders, base]:
                     with suppress(FileNotFoundError):
@@ -484,7 +484,7 @@ class Storage:
             return
         folder = f"{self.full('')}/.hoodie"
         try:
-            with _asking(folder, seconds) as kept:
+            with _asking(folder, seconds) as descriptors:
                 # Where it is not ended, it keeps what it was given: none of ours, on whose end a reader may wait.
                 nothing = subprocess.DEVNULL
                 asks = subprocess.Popen(
@@ -493,7 +493,7 @@ class Storage:
                     stdout=nothing,
                     stderr=nothing,
                     start_new_session=True,
-                    pass_fds=kept,
+                    pass_fds=descriptors,
                 )
                 try:
                     asks.wait(seconds)
@@ -583,13 +583,13 @@ def _mount_of(folder: str) -> str:
         mounts = [line.split() for line in _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()]
     except OSError:
         return ""
-    found = (0, 0, "")
-    for at, (number, _, _, _, written, *_) in enumerate(mounts):
+    nearest_mount = (0, 0, "")
+    for index, (number, _, _, _, written, *_) in enumerate(mounts):
         point = _OCTAL.sub(lambda code: chr(int(code[1], 8)), written).rstrip("/")
         # Of several at one place the last is seen.
         if f"{folder}/".startswith(f"{point}/"):
-            found = max(found, (len(point), at, number))
-    return found[2]
+            nearest_mount = max(nearest_mount, (len(point), index, number))
+    return nearest_mount[2]
 
 
 def _is_young(file: IO[bytes], seconds: float) -> bool:
@@ -627,12 +627,12 @@ def _let_go(stream: pa.NativeFile) -> None:
 
 def denied(uri: str, path: str) -> TableDenied:
     """The error for a path of a table that the system refuses."""
-    found, owner = owners.refusing(path)
+    refusing_path, owner = owners.refusing(path)
     return TableDenied(
         f"{uri}: {owners.refused(path)}. Give it back to the table's owner (`chown -R`), and run everything that "
         "writes to the table as that user",
         table=uri,
-        path=found,
+        path=refusing_path,
         owner=owner,
         user=owners.this_user(),
     )

@@ -117,20 +117,20 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no ty
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
         try:
-            found = self._within(selector.base_dir)
+            statuses = self._within(selector.base_dir)
         except FileNotFoundError:
             if selector.allow_not_found:
                 return []
             raise
-        if len(found) == 1 and found[0].path == selector.base_dir:
+        if len(statuses) == 1 and statuses[0].path == selector.base_dir:
             raise NotADirectoryError(f"{selector.base_dir} is a file")
         if selector.recursive:
             # It grows by what folders within it have. The client's own way ends where one of them vanishes meanwhile.
-            for status in found:
+            for status in statuses:
                 with suppress(FileNotFoundError, NotADirectoryError):
                     within = self._within(status.path) if status.isdir else []
-                    found += [one for one in within if one.path != status.path]
-        return [_info(status) for status in found]
+                    statuses += [one for one in within if one.path != status.path]
+        return [_info(status) for status in statuses]
 
     def _within(self, folder: str) -> list[FileStatus]:
         return _asked(lambda: [*self._client.list_status(folder, False)])
@@ -269,10 +269,10 @@ def _as_os_error(text: str) -> OSError:
             f"HADOOP_CONF_DIR, which is {folder}, names no such name service. A name node's own host needs its port, "
             "like hdfs://namenode:8020/lake"
         )
-    if (known := _REFUSED.search(text)) is None:
+    if (refusal := _REFUSED.search(text)) is None:
         return OSError(_first(text))
-    kind = known["kind"].rpartition(".")[2]
-    words = _first(known["text"].replace("\\n", "\n").replace('\\"', '"'))
+    kind = refusal["kind"].rpartition(".")[2]
+    words = _first(refusal["text"].replace("\\n", "\n").replace('\\"', '"'))
     # A user who may not read what is below a file is told of that first.
     known_as = NotADirectoryError if words.endswith(_NO_FOLDER) else _KINDS.get(kind, OSError)
     return known_as(f"{kind}: {words}")

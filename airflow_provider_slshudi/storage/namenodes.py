@@ -40,21 +40,21 @@ def settings(service: str) -> dict[str, str]:
         OSError: a name or an address has a character that is not seen; or no node has an address without variables
             that Hadoop's settings do not explain.
     """
-    told = {} if ":" in service else _told()
+    hadoop_settings = {} if ":" in service else _told()
     key = f"dfs.ha.namenodes.{service}"
-    names = [_visible(key, name) for name in re.split(r"[,\s]+", told.get(key, "")) if name]
-    nodes = _addresses(told, service, names)
-    made = {"dfs.client.failover.max.attempts": str(_ROUNDS * max(1, len(nodes)))}
+    names = [_visible(key, name) for name in re.split(r"[,\s]+", hadoop_settings.get(key, "")) if name]
+    nodes = _addresses(hadoop_settings, service, names)
+    client_settings = {"dfs.client.failover.max.attempts": str(_ROUNDS * max(1, len(nodes)))}
     if nodes:
         order = list(nodes)
         draws = f"dfs.client.failover.random.order.{service}"
-        if told.get(draws, "").strip().lower() == "true":
+        if hadoop_settings.get(draws, "").strip().lower() == "true":
             random.shuffle(order)
-        made[draws] = "false"
+        client_settings[draws] = "false"
         order.sort(key=lambda name: not _listens(nodes[name]))
-        made[key] = ",".join(order)
-        made |= {_key(service, name): address for name, address in nodes.items()}
-    return made
+        client_settings[key] = ",".join(order)
+        client_settings |= {_key(service, name): address for name, address in nodes.items()}
+    return client_settings
 
 
 def _key(service: str, name: str) -> str:
@@ -63,21 +63,21 @@ def _key(service: str, name: str) -> str:
 
 def _addresses(told: Mapping[str, str], service: str, names: list[str]) -> dict[str, str]:
     """The nodes of these names that have an address. Raises OSError: none has, for the want of a variable."""
-    found, wrong = dict[str, str](), ""
+    addresses, wrong = dict[str, str](), ""
     for name in names:
         key = _key(service, name)
         try:
             if address := _visible(key, _value(told, key)):
-                found[name] = address
+                addresses[name] = address
         except _Unknown as unknown:
             wrong = (
                 f"{key} in Hadoop's settings is {told[key].strip()!r}, and Python's client does not know {unknown}, "
                 "as Java may: write the value itself"
             )
             _log.warning("%s. Until then nothing works while this node is the active one", wrong)
-    if wrong and not found:
+    if wrong and not addresses:
         raise OSError(wrong)
-    return found
+    return addresses
 
 
 def _visible(key: str, value: str) -> str:
@@ -91,7 +91,7 @@ def _told() -> dict[str, str]:
     """Hadoop's settings where the client looks for them; empty where it may read more, or less, than this does."""
     home = os.environ.get("HADOOP_HOME")
     folder = os.environ.get("HADOOP_CONF_DIR") or (home and f"{home}/etc/hadoop") or ""
-    told, final = dict[str, str](), set[str]()
+    hadoop_settings, final = dict[str, str](), set[str]()
     for file in _FILES if folder else ():
         try:
             # As the client does, also where the file names another encoding.
@@ -106,20 +106,20 @@ def _told() -> dict[str, str]:
         for item in properties:
             key, value = (item.findtext("{*}name") or "").strip(), item.findtext("{*}value")
             if value and key not in final:
-                told[key] = value
+                hadoop_settings[key] = value
                 if (item.findtext("{*}final") or "").strip() == "true":
                     final.add(key)
-    return told
+    return hadoop_settings
 
 
 def _value(told: Mapping[str, str], key: str) -> str:
     """A setting with its variables, as Hadoop reads it; empty where it is not given. Raises _Unknown."""
-    value, seen = told.get(key, ""), set[str]()
-    while found := _VARIABLE.search(value):
-        if found[1] in seen or found[1] not in told:
-            raise _Unknown(found[0])
-        seen.add(found[1])
-        value = value.replace(found[0], told[found[1]])
+    value, variables = told.get(key, ""), set[str]()
+    while reference := _VARIABLE.search(value):
+        if reference[1] in variables or reference[1] not in told:
+            raise _Unknown(reference[0])
+        variables.add(reference[1])
+        value = value.replace(reference[0], told[reference[1]])
     return value.strip()
 
 
@@ -128,9 +128,9 @@ def _listens(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
         family, kind, _, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
-        with closing(socket.socket(family, kind)) as asked:
-            asked.settimeout(_CONNECT_SECONDS)
-            asked.connect(place)
+        with closing(socket.socket(family, kind)) as connection:
+            connection.settimeout(_CONNECT_SECONDS)
+            connection.connect(place)
             return True
     except (OSError, ValueError, OverflowError):
         return False

@@ -77,14 +77,14 @@ def hadoop_conf(uri: str) -> dict[str, str]:
 
 def _endpoint(uri: str) -> str | None:
     """Where the store is asked, None for AWS's own."""
-    found = _named()
-    if not found and uri.startswith("oss:"):
+    endpoint = _named()
+    if not endpoint and uri.startswith("oss:"):
         raise TableError(
             f"{uri}: AWS_ENDPOINT_URL is not set, so Amazon would be asked. Set it to OSS's endpoint for S3's clients, "
             "https://s3.oss-REGION-internal.aliyuncs.com, on every machine",
             table=uri,
         )
-    return found or None
+    return endpoint or None
 
 
 def _named() -> str:
@@ -93,8 +93,8 @@ def _named() -> str:
 
 def _host() -> str:
     """The endpoint's host; it may stand there without a scheme."""
-    found = _named()
-    return urlsplit(found if "://" in found else f"//{found}").hostname or ""
+    endpoint = _named()
+    return urlsplit(endpoint if "://" in endpoint else f"//{endpoint}").hostname or ""
 
 
 def _region() -> str:

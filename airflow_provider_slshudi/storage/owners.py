@@ -42,8 +42,8 @@ def private_folder() -> Path:
     folder = Path(tempfile.gettempdir()) / f"slshudi-{os.geteuid()}"
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    found = folder.lstat()
-    if found.st_uid != os.geteuid() or found.st_mode & 0o170077 != 0o040000:
+    status = folder.lstat()
+    if status.st_uid != os.geteuid() or status.st_mode & 0o170077 != 0o040000:
         raise PermissionError(f"{folder} is not a folder of this user that no other user can enter")
     return folder
 
@@ -94,18 +94,18 @@ def refusing(path: str | Path) -> tuple[str, str]:
 
 def refused(path: str | Path) -> str:
     """The beginning of a sentence that says who may not use `path`, and who owns the file or folder that refuses."""
-    found, owner = refusing(path)
-    return f"{found} belongs to {owner}; this process runs as {this_user()}, who may not use it this way"
+    refusing_path, owner = refusing(path)
+    return f"{refusing_path} belongs to {owner}; this process runs as {this_user()}, who may not use it this way"
 
 
 def refused_in_java(text: str) -> str | None:
     """The path that the system refused Java, from Java's error text; None if the text names none."""
     for pattern in _JAVA:
-        for found in pattern.findall(text):
-            path, _ = refusing(found)
+        for java_path in pattern.findall(text):
+            path, _ = refusing(java_path)
             # Java fails to make folders for other reasons, too.
             if not may(path, os.R_OK | os.W_OK):
-                return str(found)
+                return str(java_path)
     return None
 
 
@@ -118,19 +118,22 @@ def keeps_out(folder: str | Path) -> str | None:
     Raises:
         OSError: this process can make nothing there.
     """
-    there = _named(folder).stat()
-    if there.st_uid in (os.geteuid(), 0):
+    folder_status = _named(folder).stat()
+    if folder_status.st_uid in (os.geteuid(), 0):
         return None
-    made = _named(Path(folder, f".slshudi-{uuid.uuid4().hex}"))
-    made.mkdir()
+    probe = _named(Path(folder, f".slshudi-{uuid.uuid4().hex}"))
+    probe.mkdir()
     try:
-        found = made.stat()
-        lists = os.listxattr(made) if hasattr(os, "listxattr") else []
+        probe_status = probe.stat()
+        lists = os.listxattr(probe) if hasattr(os, "listxattr") else []
     finally:
-        made.rmdir()
-    by_group = found.st_mode & stat.S_IWGRP and found.st_gid in {there.st_gid, *_groups(there.st_uid)}
-    shared = by_group or found.st_mode & stat.S_IWOTH or "system.posix_acl_access" in lists
-    return None if shared or found.st_uid == there.st_uid else name_of(there.st_uid)
+        probe.rmdir()
+    by_group = probe_status.st_mode & stat.S_IWGRP and probe_status.st_gid in {
+        folder_status.st_gid,
+        *_groups(folder_status.st_uid),
+    }
+    shared = by_group or probe_status.st_mode & stat.S_IWOTH or "system.posix_acl_access" in lists
+    return None if shared or probe_status.st_uid == folder_status.st_uid else name_of(folder_status.st_uid)
 
 
 def _named(path: str | Path) -> Path:
@@ -140,6 +143,6 @@ def _named(path: str | Path) -> Path:
 
 def _groups(user: int) -> list[int]:
     with suppress(KeyError):
-        found = pwd.getpwuid(user)
-        return os.getgrouplist(found.pw_name, found.pw_gid)
+        account = pwd.getpwuid(user)
+        return os.getgrouplist(account.pw_name, account.pw_gid)
     return []

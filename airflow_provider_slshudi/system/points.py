@@ -34,10 +34,10 @@ class Point(str, Enum):
 
     def __new__(cls, name: str, where: Where) -> Point:
         """A member whose value is its name, as files are named after it."""
-        made = str.__new__(cls, name)
-        made._value_ = name
-        made.where = where
-        return made
+        point = str.__new__(cls, name)
+        point._value_ = name
+        point.where = where
+        return point
 
     SETTLE_LEASED = "settle-leased", Where.TASK
     SETTLE_TAKEN_OVER = "settle-taken-over", Where.TASK
@@ -139,10 +139,10 @@ def _meet(armed: Path) -> None:
     held = armed.with_name(f"{armed.name}.{os.getpid()}")
     try:
         armed.rename(held)  # only one process succeeds
-        asked = held.read_text(encoding="utf-8")
+        command = held.read_text(encoding="utf-8")
     except FileNotFoundError:
         return
-    if asked == "die":
+    if command == "die":
         held.unlink()
         # spark-submit's JVM started this interpreter, and is the driver.
         os.kill(os.getppid(), signal.SIGKILL)

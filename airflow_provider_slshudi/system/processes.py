@@ -179,8 +179,8 @@ def _is_this(machine: str) -> bool:
 
 def _cards() -> list[Path]:
     """Cards with an address of their own: those of USB, a board's own one to its controller say, may share one."""
-    found = [card for card in _NETWORK.iterdir() if (card / "device").exists()]
-    return [card for card in found if (card / "device" / "subsystem").resolve().name != "usb"]
+    cards = [card for card in _NETWORK.iterdir() if (card / "device").exists()]
+    return [card for card in cards if (card / "device" / "subsystem").resolve().name != "usb"]
 
 
 def _is_free(pid: int) -> bool:

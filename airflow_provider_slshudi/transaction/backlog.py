@@ -43,12 +43,12 @@ def backlog(shards: Sequence[Seen], covered: Sequence[Range], density: Mapping[i
 
     A shard that the look before did not have counts with all its logs: they came since.
     """
-    left = unread(((seen.shard, seen.first, seen.end) for seen in shards), covered)
-    if all(seen.before is None for seen in shards):
-        return Backlog(left, _bytes(left, density), None, None)
-    begins = ((seen, seen.first if seen.before is None else seen.before) for seen in shards)
-    came = [Range(seen.shard, begin, seen.end) for seen, begin in begins if begin < seen.end]
-    return Backlog(left, _bytes(left, density), sum(map(len, came)), _bytes(came, density))
+    unread_ranges = unread(((shard.shard, shard.first, shard.end) for shard in shards), covered)
+    if all(shard.before is None for shard in shards):
+        return Backlog(unread_ranges, _bytes(unread_ranges, density), None, None)
+    begins = ((shard, shard.first if shard.before is None else shard.before) for shard in shards)
+    came = [Range(shard.shard, begin, shard.end) for shard, begin in begins if begin < shard.end]
+    return Backlog(unread_ranges, _bytes(unread_ranges, density), sum(map(len, came)), _bytes(came, density))
 
 
 def _bytes(ranges: list[Range], density: Mapping[int, Density]) -> int | None:
@@ -96,24 +96,26 @@ def _look(
 ) -> int | None:
     name = work.pipeline.name
     last = next(iter(work.ledger.sightings(name, 1)), None)
-    known = {id_: shard.end for id_, shard in before.items()}
-    seen = [Seen(shard.id, shard.first, shard.end, known.get(shard.id)) for shard in shards if shard.end is not None]
-    found = backlog(seen, work.ledger.coverage(name), work.ledger.density(name))
+    former_ends = {id_: shard.end for id_, shard in before.items()}
+    shard_ends = [
+        Seen(shard.id, shard.first, shard.end, former_ends.get(shard.id)) for shard in shards if shard.end is not None
+    ]
+    current_backlog = backlog(shard_ends, work.ledger.coverage(name), work.ledger.density(name))
     # What came after the look before is younger than that, which is too little to say where a freshness is promised.
     looked = None if last is None or work.pipeline.promised is not None else last.at
-    since = _since(service, seen, first_unread(found.unread), looked)
-    ages = [at for at in since.values() if at is not None]
+    since = _since(service, shard_ends, first_unread(current_backlog.unread), looked)
+    ages = [moment for moment in since.values() if moment is not None]
     sighting = Sighting(
         now,
-        found.came,
-        found.came_bytes,
-        sum(map(len, found.unread)),
-        found.unread_bytes,
+        current_backlog.came,
+        current_backlog.came_bytes,
+        sum(map(len, current_backlog.unread)),
+        current_backlog.unread_bytes,
         # One unknown age may be the oldest.
         min(ages) if ages and len(ages) == len(since) else None,
         _kept(work, service, now),
     )
-    work.ledger.saw(name, sighting, {item.shard: since.get(item.shard) for item in seen})
+    work.ledger.saw(name, sighting, {item.shard: since.get(item.shard) for item in shard_ends})
     return sighting.unread_since
 
 
@@ -144,20 +146,20 @@ def behind(work: Work) -> list[Behind]:
     name, service = work.pipeline.name, work.connect()
     shards = [shard for shard in work.ledger.shards(name) if shard.status != GONE]
     ends = ask_each(service.end_if_there, (shard.id for shard in shards))
-    there = [(shard, end) for shard in shards if (end := ends[shard.id]) is not None]
+    shard_ends = [(shard, end) for shard in shards if (end := ends[shard.id]) is not None]
     covered, density = work.ledger.coverage(name), work.ledger.density(name)
-    left = unread(((shard.id, shard.first, end) for shard, end in there), covered)
-    reached, unread_of, now = reach_of(covered), by_shard(left), time.time()
-    ages = _since(service, [], first_unread(left), None)
-    found = []
-    for shard, end in there:
+    unread_ranges = unread(((shard.id, shard.first, end) for shard, end in shard_ends), covered)
+    reached, unread_of, now = reach_of(covered), by_shard(unread_ranges), time.time()
+    ages = _since(service, [], first_unread(unread_ranges), None)
+    lags = []
+    for shard, end in shard_ends:
         mine = unread_of.get(shard.id, [])
-        at = ages.get(shard.id)
+        received = ages.get(shard.id)
         size = round(estimate(mine, density)) if shard.id in density or not mine else None
-        seconds = 0.0 if not mine else None if at is None else max(now - at, 0.0)
+        seconds = 0.0 if not mine else None if received is None else max(now - received, 0.0)
         to = max(shard.first, reached.get(shard.id, 0))
-        found.append(Behind(shard.id, to, end, sum(map(len, mine)), size, seconds))
-    return found
+        lags.append(Behind(shard.id, to, end, sum(map(len, mine)), size, seconds))
+    return lags
 
 
 def _since(
@@ -166,13 +168,13 @@ def _since(
     """For each shard with unread logs when the first of them was received, at the earliest; None if unknown."""
     ends = {item.shard: item.before for item in seen}
     since: dict[int, int | None] = {}
-    asked = []
+    shards_to_ask = []
     for shard, cursor in unread.items():
         end = ends.get(shard)
         if last is not None and end is not None and cursor >= end:
             since[shard] = int(last.timestamp())  # it came after the look before
         else:
-            asked.append(shard)
+            shards_to_ask.append(shard)
 
     failed: list[SourceError] = []
 
@@ -186,19 +188,19 @@ def _since(
             _log.info("the age of unread logs is not known: %s", error)
             return None
 
-    return since | ask_each(ask, asked)
+    return since | ask_each(ask, shards_to_ask)
 
 
 def _kept(work: Work, service: LogService, now: datetime) -> int | None:
     """How many seconds the logstore keeps logs, asked once an hour; None where this key may not know."""
-    known = work.ledger.retention_seen(work.pipeline.name)
-    if known is not None and now - known.at < _RETENTION_STAYS:
+    former_retention = work.ledger.retention_seen(work.pipeline.name)
+    if former_retention is not None and now - former_retention.at < _RETENTION_STAYS:
         return None
     try:
-        found = service.retention()
+        retention = service.retention()
     except SourceRefused:  # this key may not ask
         return None
     except SourceError as error:
         _log.info("how long logs are kept is not known: %s", error)
         return None
-    return None if found is None else found[0]
+    return None if retention is None else retention[0]

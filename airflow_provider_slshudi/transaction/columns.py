@@ -33,14 +33,14 @@ def require_fit(work: Work, timeline: Timeline | None = None) -> list[evolution.
     Raises:
         ColumnMismatch: the table's columns cannot become the pipeline's; names each with both types.
     """
-    found = evolution.require_fit(work.storage, timeline or work.timeline(), work.pipeline)
-    for change in found:
+    column_changes = evolution.require_fit(work.storage, timeline or work.timeline(), work.pipeline)
+    for change in column_changes:
         if change.kind is not evolution.Kind.DROPPED:
             types = " -> ".join(filter(None, (change.there, change.wanted)))
             _log.info(
                 "%s: column %s (%s) is %s: %s", work.storage.uri, change.column, types, change.kind.value, change.note
             )
-    return found
+    return column_changes
 
 
 def promise(work: Work, transaction: Transaction) -> str:

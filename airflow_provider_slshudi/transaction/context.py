@@ -353,13 +353,13 @@ CPU = "cpu"
 
 def counting(work: Work) -> tuple[Work, Callable[[], int]]:
     """The same work, and a function that tells how many requests were sent through it so far."""
-    made: list[LogService] = []
+    services: list[LogService] = []
 
     def connect() -> LogService:
-        made.append(work.connect())
-        return made[-1]
+        services.append(work.connect())
+        return services[-1]
 
-    return replace(work, connect=connect), lambda: sum(service.requests for service in made)
+    return replace(work, connect=connect), lambda: sum(service.requests for service in services)
 
 
 def of_driver(seconds: float | None) -> Mapping[str, Any]:

@@ -103,12 +103,17 @@ def _damaged_in_metadata(storage: Storage, timeline: Timeline) -> str:
     if (any(timeline) or metadata.exists(FOLDER)) and not properties.tells_name(metadata):
         return PROPERTIES
     newest = [instant for instant in timeline.completed("commit")[-1:] if timeline.is_whole(instant)]
-    stats = [stat for one in newest for of in timeline.record(one)["partitionToWriteStats"].values() for stat in of]
+    stats = [
+        stat
+        for one in newest
+        for partition_stats in timeline.record(one)["partitionToWriteStats"].values()
+        for stat in partition_stats
+    ]
     # Hudi deletes the folder of an index that is turned off.
-    kept = set(metadata.folders("")) if stats else set()
-    sizes = {str(stat["path"]): int(stat["fileSizeInBytes"]) for stat in stats if stat["partitionPath"] in kept}
-    there = {path: metadata.size(path) for path in metadata.existing(list(sizes))} if sizes else {}
-    return next((path for path, size in sizes.items() if there.get(path) != size), "")
+    partitions = set(metadata.folders("")) if stats else set()
+    sizes = {str(stat["path"]): int(stat["fileSizeInBytes"]) for stat in stats if stat["partitionPath"] in partitions}
+    actual_sizes = {path: metadata.size(path) for path in metadata.existing(list(sizes))} if sizes else {}
+    return next((path for path, size in sizes.items() if actual_sizes.get(path) != size), "")
 
 
 def _written_by(path: str) -> str | None:

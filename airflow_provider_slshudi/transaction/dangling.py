@@ -81,7 +81,7 @@ def abandoned(ledger: Ledger, transaction: Transaction, ended: Ended) -> str:
     if is_gone(process) and (silent > QUIET_AFTER or (to_come and _stays_silent(ledger, transaction))):
         return f"{GONE}{process}"
     given_up = (event.at for event in ledger.events(transaction.id) if event.what == GIVEN_UP)
-    if any(at >= transaction.heartbeat for at in given_up):
+    if any(moment >= transaction.heartbeat for moment in given_up):
         return "its task failed"
     over = ended(run_of(ledger, transaction))
     if over:
@@ -107,12 +107,12 @@ def _has_lost_its_worker(ledger: Ledger, transaction: Transaction, ended: Ended)
     worker meanwhile, a task began that has its own time.
     """
     shown, now = shown_step(ended, run_of(ledger, transaction)), ledger.now()
-    seen = f"{transaction.heartbeat} {shown or 'with no worker'}"
+    detail = f"{transaction.heartbeat} {shown or 'with no worker'}"
     looks = [event for event in ledger.events(transaction.id) if event.what == UNHEARD]
-    alike = takewhile(lambda look: look.detail == seen, reversed(looks))
+    alike = takewhile(lambda look: look.detail == detail, reversed(looks))
     past = [look.at for look in alike if look.at <= now]
     if not past and (shown or looks):
-        ledger.note(transaction.id, UNHEARD, seen)
+        ledger.note(transaction.id, UNHEARD, detail)
     return bool(shown and past) and now - min(past) > WITHOUT_A_BEAT
 
 
@@ -122,11 +122,11 @@ def _stays_silent(ledger: Ledger, transaction: Transaction) -> bool:
     After an outage of the ledger, or once its clock was set ahead, every step is silent until its next beat.
     """
     # Not by their times alone: another server's clock, or one that was set, may be ahead of this heartbeat.
-    now, seen = ledger.now(), str(transaction.heartbeat)
-    looks = [event for event in ledger.events(transaction.id) if (event.what, event.detail) == (SILENT, seen)]
+    now, heartbeat = ledger.now(), str(transaction.heartbeat)
+    looks = [event for event in ledger.events(transaction.id) if (event.what, event.detail) == (SILENT, heartbeat)]
     past = [event.at for event in looks if event.at <= now]
     if not past:
-        ledger.note(transaction.id, SILENT, seen)
+        ledger.note(transaction.id, SILENT, heartbeat)
         return False
     return now - min(past) > AGAIN_AFTER
 
@@ -196,9 +196,9 @@ def is_over(ledger: Ledger, what: Awaited, ended: Ended) -> bool:
         return ledger.lease_is_free(what.pipeline)
     if not what.transaction:
         return False
-    found = ledger.find(what.transaction)
-    if found is None:
+    transaction = ledger.find(what.transaction)
+    if transaction is None:
         return False
-    if found.state not in LIVE:
+    if transaction.state not in LIVE:
         return True
-    return what.active and (is_quiet(ledger, found) or ended(run_of(ledger, found)) is True)
+    return what.active and (is_quiet(ledger, transaction) or ended(run_of(ledger, transaction)) is True)

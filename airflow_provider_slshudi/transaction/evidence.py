@@ -40,10 +40,10 @@ def look(work: Work, transaction: Transaction, timeline: Timeline | None = None)
     instant = transaction.instant or _owned(work.storage, timeline, transaction.id)
     if instant is None:
         return Evidence(InstantState.NOTHING)
-    found = timeline.get(instant)
-    if found is not None and found.phase is Phase.COMPLETED:
+    entry = timeline.get(instant)
+    if entry is not None and entry.phase is Phase.COMPLETED:
         # Its files are all there: a rollback makes the instant INFLIGHT before it deletes anything.
-        return Evidence(_completed(timeline.extra_metadata(found), transaction.id), instant, found.completion)
+        return Evidence(_completed(timeline.extra_metadata(entry), transaction.id), instant, entry.completion)
     pending = state_of_pending(timeline, instant)
     return _gone(timeline, instant, transaction.id) if pending is InstantState.NOTHING else Evidence(pending, instant)
 
@@ -52,17 +52,17 @@ def state_of_pending(timeline: Timeline, instant: str) -> InstantState:
     """How far an uncompleted instant is."""
     if instant in timeline.rolling_back:
         return InstantState.ROLLING_BACK
-    found = timeline.get(instant)
-    if found is None:
+    entry = timeline.get(instant)
+    if entry is None:
         return InstantState.NOTHING
-    return InstantState.REQUESTED if found.phase is Phase.REQUESTED else InstantState.INFLIGHT
+    return InstantState.REQUESTED if entry.phase is Phase.REQUESTED else InstantState.INFLIGHT
 
 
 def open_instant_of(work: Work, transaction: Transaction) -> str | None:
     """The pending instant that was opened for this transaction under its present token; None where there is none."""
-    wanted = transaction.id, transaction.token
+    ownership = transaction.id, transaction.token
     owners = _pending_owners(work.storage, work.timeline())
-    return next((instant for instant, owner in owners if (owner.transaction, owner.token) == wanted), None)
+    return next((instant for instant, owner in owners if (owner.transaction, owner.token) == ownership), None)
 
 
 def pending_of(work: Work, timeline: Timeline | None = None) -> list[tuple[str, str]]:
@@ -71,14 +71,14 @@ def pending_of(work: Work, timeline: Timeline | None = None) -> list[tuple[str, 
     Reads the table's timeline anew unless `timeline` is given. An append that wakes up after its instant's rollback
     leaves an instant without an owner; the ledger knows whose.
     """
-    found = []
+    pending_batches = []
     for instant in _pending(timeline or work.timeline()):
         owner = batch_files.read_owner(work.storage, instant)
         if owner is not None and owner.pipeline == work.pipeline.name:
-            found.append((instant, owner.transaction))
-        elif owner is None and (known := work.ledger.by_instant(work.pipeline.name, instant)) is not None:
-            found.append((instant, known.id))
-    return found
+            pending_batches.append((instant, owner.transaction))
+        elif owner is None and (transaction := work.ledger.by_instant(work.pipeline.name, instant)) is not None:
+            pending_batches.append((instant, transaction.id))
+    return pending_batches
 
 
 def require_agreement(work: Work, seen: Timelines | None = None) -> Timeline:
@@ -192,11 +192,11 @@ def check_table_against_ledger(work: Work, timeline: Timeline | None = None) -> 
     latest = work.ledger.latest_committed(work.pipeline.name)
     if latest is None:
         return
-    seen = look(work, latest, timeline)
-    if decide(latest.state, seen.state).stops:
+    evidence = look(work, latest, timeline)
+    if decide(latest.state, evidence.state).stops:
         raise LedgerAhead(
             f"the ledger has transaction {latest.id} committed as instant {latest.instant}, but on the timeline of "
-            f"{work.storage.uri} that instant is {seen.state.value}: the table was restored, replaced or deleted. "
+            f"{work.storage.uri} that instant is {evidence.state.value}: the table was restored, replaced or deleted. "
             f"Nothing is written until `{REBUILD} {work.pipeline.name}` has made the ledger agree with the table",
             table=work.storage.uri,
             instant=latest.instant,
@@ -213,10 +213,11 @@ def ledger_lost(work: Work, instant: str, id_: str, state: State | None = None) 
         id_: of the transaction that it carries.
         state: the ledger's of that transaction; None: it knows none.
     """
-    known = f"has it as {state.value}: it is older than the table" if state else "does not know it: it was lost"
+    ledger_state = f"has it as {state.value}: it is older than the table" if state else "does not know it: it was lost"
     return LedgerLost(
         f"{work.storage.uri}: instant {instant} carries transaction {id_} of pipeline {work.pipeline.name}, but the "
-        f"ledger {known}. Nothing is written until `{REBUILD} {work.pipeline.name}` has rebuilt it from the table",
+        f"ledger {ledger_state}. Nothing is written until `{REBUILD} {work.pipeline.name}` has rebuilt it from the "
+        "table",
         table=work.storage.uri,
         instant=instant,
         transaction=id_,
@@ -228,8 +229,8 @@ def _require_known(work: Work, instant: str, id_: str) -> None:
 
     A replica or a backup that took the ledger's place may have it as planned, and later as aborted.
     """
-    found = work.ledger.find(id_)
-    state = found.state if found else None
+    transaction = work.ledger.find(id_)
+    state = transaction.state if transaction else None
     if decide(state, InstantState.COMPLETED_OURS).stops:
         raise ledger_lost(work, instant, id_, state)
 

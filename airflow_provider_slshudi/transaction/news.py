@@ -69,17 +69,17 @@ def news(work: Work, ended: Ended) -> News | None:
         if _is_ours(work, ended):
             raise
         return None
-    seen = ledger.seen_timeline(name)
-    is_due = seen is None or not is_within(seen.at, SETTLED_EACH, ledger.now())
+    timeline = ledger.seen_timeline(name)
+    is_due = timeline is None or not is_within(timeline.at, SETTLED_EACH, ledger.now())
     troubles = [trouble for trouble in ledger.troubles(name) if trouble.dag_id == work.run.dag_id]
     # What a tail of that name left in other steps no task of a fleet ends.
     is_in_trouble = any(trouble.step in STEPS for trouble in troubles)
     if not (has_news or is_due or is_in_trouble) or not _is_ours(work, ended):
         return None
-    last, kept = next(iter(ledger.sightings(name, 1)), None), ledger.retention_seen(name)
+    last, retention = next(iter(ledger.sightings(name, 1)), None), ledger.retention_seen(name)
     if last is None or last.unread_since is None:
         return News()
-    stays = kept.kept if kept is not None and kept.kept is not None else plan.LEAST_RETENTION_SECONDS
+    stays = retention.kept if retention is not None and retention.kept is not None else plan.LEAST_RETENTION_SECONDS
     return News(float(last.unread_since + stays), float(last.unread_since))
 
 
@@ -110,9 +110,9 @@ def await_news(works: Sequence[Work], seconds: float) -> None:
     until = time.monotonic() + seconds
     watched = [_Watched(work) for work in works]
     pause = max(_LEAST_SECONDS, _END_SECONDS * sum(len(item.ends) for item in watched))
-    while (left := until - time.monotonic()) > 0:
+    while (seconds_left := until - time.monotonic()) > 0:
         # First the pipelines whose lease another run held at the last look.
-        time.sleep(min(left, pause))
+        time.sleep(min(seconds_left, pause))
         answers(_Watched.ask, [item for item in watched if not item.is_asked], _ANSWER_SECONDS)
         if any(item.has_grown for item in watched):
             return

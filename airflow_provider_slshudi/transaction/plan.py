@@ -67,10 +67,10 @@ class _Shards:
         """The shards that share keys with an older one which is open, or of which `left` has something."""
         unfinished = self.open | {item.shard for item in left}
         # Of the many that are gone only these count; the others are long read.
-        known = (*self.there, *(shard for shard in self.gone if shard.id in unfinished))
+        candidates = (*self.there, *(shard for shard in self.gone if shard.id in unfinished))
         return waiting(
             Keys(item.id, item.hash_begin, item.hash_end, item.id not in unfinished, item.id in self.open)
-            for item in known
+            for item in candidates
         )
 
 
@@ -111,7 +111,7 @@ def tail(work: Work, in_turn: bool = False) -> Transaction | None:
 
 def _tail(work: Work, in_turn: bool) -> Transaction | None:
     register(work)
-    work, asked = context.counting(work)
+    work, request_count = context.counting(work)
     with work.lease():
         require_fit(work, require_agreement(work))
         if in_turn:
@@ -120,7 +120,7 @@ def _tail(work: Work, in_turn: bool) -> Transaction | None:
         begun = _begun(work)
         if begun is None:
             ranges, since = _tail_ranges(work, work.connect(), save=True)
-            begun = _begin(work, Kind.TAIL, ranges, asked, record.of_plan(work.pipeline, since))
+            begun = _begin(work, Kind.TAIL, ranges, request_count, record.of_plan(work.pipeline, since))
     return _planned(work, begun)
 
 
@@ -148,8 +148,8 @@ def _accepting_gaps(work: Work, consent: Deed, in_turn: bool) -> Transaction | N
         result.append("nothing that no batch had read is known to be lost")
     work.ledger.answer(name, consent.act, consent.run, "; ".join(result))
     if planned is not None:
-        told = {"by": consent.who, "why": consent.reason, "gaps": [str(item) for item in gaps]}
-        work.ledger.note(planned.id, GAP_ACCEPTED, told)
+        detail = {"by": consent.who, "why": consent.reason, "gaps": [str(item) for item in gaps]}
+        work.ledger.note(planned.id, GAP_ACCEPTED, detail)
     return planned
 
 
@@ -168,21 +168,21 @@ def has_news(work: Work) -> bool:
         SourceError: the service refuses, or does not answer.
     """
     pipeline = work.pipeline
-    known = {shard.id for shard in work.ledger.shards(pipeline.name)}
-    if not known:
+    known_ids = {shard.id for shard in work.ledger.shards(pipeline.name)}
+    if not known_ids:
         return True
     # By another's file, its shards would be kept as this pipeline's.
     work.ledger.require(pipeline.name, pipeline.source.identity, pipeline.table.path)
     with work.look_lease() as lease:
         service, taken = work.connect(), _taken(work)
         listed = service.shards()
-        if not {shard.id for shard in listed} <= known:
+        if not {shard.id for shard in listed} <= known_ids:
             # The plan asks the table for what it kept of them; a look does not, since it may never answer.
             return True
-        found = _refreshed(work, service, taken, True, listed, lease.renew)
-    held = _held(work, found)
-    left = any(item.shard not in held for item in (*found.unread(taken), *_lost(found, taken)))
-    return left or bool(found.late) or any(shard.status != GONE for shard in found.gone)
+        shards = _refreshed(work, service, taken, True, listed, lease.renew)
+    held = _held(work, shards)
+    has_unread = any(item.shard not in held for item in (*shards.unread(taken), *_lost(shards, taken)))
+    return has_unread or bool(shards.late) or any(shard.status != GONE for shard in shards.gone)
 
 
 def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
@@ -195,14 +195,14 @@ def backfill(work: Work, request: BackfillRequest) -> Transaction | None:
         LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: see `evidence.require_agreement`.
     """
     register(work)
-    work, asked = context.counting(work)
+    work, request_count = context.counting(work)
     with work.lease():
         require_fit(work, require_agreement(work))
         require_alone(work)
         begun = _begun(work)
         if begun is None:
             ranges = _backfill_ranges(work, work.connect(), request, save=True)
-            begun = _begin(work, Kind.BACKFILL, ranges, asked)
+            begun = _begin(work, Kind.BACKFILL, ranges, request_count)
             if begun is not None and not request.is_named:
                 work.ledger.note(begun.id, WHAT_IS_THERE, {})
     return _planned(work, begun)
@@ -216,12 +216,12 @@ def skip(work: Work, wanted: Range) -> Transaction:
         BatchUnderWay, LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: as `backfill`.
     """
     register(work)
-    work, asked = context.counting(work)
+    work, request_count = context.counting(work)
     with work.lease():
         require_fit(work, require_agreement(work))
         require_alone(work)
         gaps = [replace(item, gap=True) for item in left_of(work, request_of(wanted))]
-        begun = _begin(work, Kind.BACKFILL, gaps, asked)
+        begun = _begin(work, Kind.BACKFILL, gaps, request_count)
     if begun is None:
         why = f"cursors: {wanted} of pipeline {work.pipeline.name}: a batch has read all of it, or records it as a gap"
         raise ConfigError(why, source=PARAMS_SOURCE, field="cursors", value=str(wanted))
@@ -239,15 +239,15 @@ def pinned(work: Work, request: BackfillRequest) -> BackfillRequest:
         return request
     service = work.connect()
     # Saves no shard: the plan does that.
-    found = _refreshed(work, service, _taken(work), save=False)
-    return BackfillRequest(cursors=_wanted(request, service, found.there), everything=True)
+    shards = _refreshed(work, service, _taken(work), save=False)
+    return BackfillRequest(cursors=_wanted(request, service, shards.there), everything=True)
 
 
 def left_of(work: Work, request: BackfillRequest) -> list[Range]:
     """All ranges that a backfill would read, in as many batches as it takes; writes nothing."""
     service, taken = work.connect(), _taken(work)
-    wanted, windows = _asked(service, request, taken, _refreshed(work, service, taken, save=False))
-    return left_to_backfill(work.pipeline.name, wanted, windows, taken) if wanted else []
+    cursors, windows = _asked(service, request, taken, _refreshed(work, service, taken, save=False))
+    return left_to_backfill(work.pipeline.name, cursors, windows, taken) if cursors else []
 
 
 def preview_backfill(work: Work, request: BackfillRequest) -> list[Range]:
@@ -303,12 +303,12 @@ def _begin(
 def _tail_ranges(work: Work, service: LogService, save: bool) -> tuple[list[Range], int | None]:
     """The ranges, and since when the oldest log is unread, as far as a look that is kept tells."""
     name, taken = work.pipeline.name, _taken(work)
-    found = _refreshed(work, service, taken, save)
-    left = found.unread(taken)
-    held = _held(work, found)
+    shards = _refreshed(work, service, taken, save)
+    unread_ranges = shards.unread(taken)
+    held = _held(work, shards)
     ranges = plan_tail(
         name,
-        [*_windows(service, found, left), *_last_windows(found.gone, taken)],
+        [*_windows(service, shards, unread_ranges), *_last_windows(shards.gone, taken)],
         taken,
         work.ledger.density(name),
         work.pipeline.batch,
@@ -317,39 +317,39 @@ def _tail_ranges(work: Work, service: LogService, save: bool) -> tuple[list[Rang
         held,
     )
     if save:
-        _let_go(work, found)
+        _let_go(work, shards)
     # What another batch reads at the moment is older, and not of this one.
-    return ranges, None if work.ledger.reserved(name) else found.since
+    return ranges, None if work.ledger.reserved(name) else shards.since
 
 
 def _backfill_ranges(work: Work, service: LogService, request: BackfillRequest, save: bool) -> list[Range]:
     name, taken = work.pipeline.name, _taken(work)
-    found = _refreshed(work, service, taken, save)
-    wanted, windows = _asked(service, request, taken, found)
-    if not request.is_named and not wanted:
+    shards = _refreshed(work, service, taken, save)
+    cursors, windows = _asked(service, request, taken, shards)
+    if not request.is_named and not cursors:
         return []
-    left = unread(((shard, *wanted[shard]) for shard in sorted(wanted.keys() & found.ends.keys())), taken)
-    held = found.waiting(left) if work.pipeline.in_order else frozenset[int]()
-    return plan_backfill(name, wanted, windows, taken, work.ledger.density(name), work.pipeline.batch, held)
+    unread_ranges = unread(((shard, *cursors[shard]) for shard in sorted(cursors.keys() & shards.ends.keys())), taken)
+    held = shards.waiting(unread_ranges) if work.pipeline.in_order else frozenset[int]()
+    return plan_backfill(name, cursors, windows, taken, work.ledger.density(name), work.pipeline.batch, held)
 
 
 def _asked(
     service: LogService, request: BackfillRequest, taken: list[Range], found: _Shards
 ) -> tuple[Mapping[int, tuple[int, int]], list[ShardWindow]]:
     """The request as cursors, and what the service holds of their shards."""
-    wanted = dict(_wanted(request, service, found.there))
-    left = unread(((shard, *wanted[shard]) for shard in sorted(wanted.keys() & found.ends.keys())), taken)
-    windows = _windows(service, found, left)
+    cursors = dict(_wanted(request, service, found.there))
+    unread_ranges = unread(((shard, *cursors[shard]) for shard in sorted(cursors.keys() & found.ends.keys())), taken)
+    windows = _windows(service, found, unread_ranges)
     if not request.is_named:
         # The request names no cursors: the oldest log of a moment ago may have expired, and more may have come since.
         held = {window.shard: (window.service_begin, window.service_end) for window in windows}
         clamped = {
             shard: (max(begin, held[shard][0]), min(end, held[shard][1]))
-            for shard, (begin, end) in wanted.items()
+            for shard, (begin, end) in cursors.items()
             if shard in held
         }
-        wanted = {shard: (begin, end) for shard, (begin, end) in clamped.items() if begin < end}
-    return wanted, windows
+        cursors = {shard: (begin, end) for shard, (begin, end) in clamped.items() if begin < end}
+    return cursors, windows
 
 
 def _held(work: Work, found: _Shards) -> frozenset[int]:
@@ -397,46 +397,50 @@ def _refreshed(
         PipelineConflict: a shard is not the one that was read.
     """
     name, asked_at = work.pipeline.name, work.ledger.now()
-    found = {shard.id: shard for shard in (service.shards() if listed is None else listed)}
-    known = _known(work, found.keys())
-    unlisted = [shard for shard in known.values() if shard.id not in found]
-    asked = ask_each(service.end_if_there, (shard.id for shard in unlisted if shard.status != GONE))
-    gone = [shard for shard in unlisted if asked.get(shard.id) is None]
+    listed_shards = {shard.id: shard for shard in (service.shards() if listed is None else listed)}
+    ledger_shards = _known(work, listed_shards.keys())
+    unlisted = [shard for shard in ledger_shards.values() if shard.id not in listed_shards]
+    unlisted_ends = ask_each(service.end_if_there, (shard.id for shard in unlisted if shard.status != GONE))
+    gone_shards = [shard for shard in unlisted if unlisted_ends.get(shard.id) is None]
     # After the list: a shard that was closed then does not grow any more.
-    ends = ask_each(service.end, found) | {shard: end for shard, end in asked.items() if end is not None}
-    first = {id_: shard.first for id_, shard in known.items()}
-    first |= _first_cursors(work, service, [id_ for id_ in found if id_ not in known], not known, ends)
-    unsure = {id_ for id_, shard in known.items() if shard.status == LATE}
+    ends = ask_each(service.end, listed_shards) | {
+        shard: end for shard, end in unlisted_ends.items() if end is not None
+    }
+    first = {id_: shard.first for id_, shard in ledger_shards.items()}
+    first |= _first_cursors(
+        work, service, [id_ for id_ in listed_shards if id_ not in ledger_shards], not ledger_shards, ends
+    )
+    unsure = {id_ for id_, shard in ledger_shards.items() if shard.status == LATE}
     oldest = ask_each(service.begin, sorted(unsure & ends.keys()))
     first |= {id_: min(first[id_], begin) for id_, begin in oldest.items()}
-    doubtful = [shard for id_, shard in found.items() if id_ not in known or id_ in unsure]
+    doubtful = [shard for id_, shard in listed_shards.items() if id_ not in ledger_shards or id_ in unsure]
     # A shard that is not listed has no known age.
-    late = _late(service, doubtful) | (unsure - found.keys()) if known else frozenset()
-    there = [
+    late = _late(service, doubtful) | (unsure - listed_shards.keys()) if ledger_shards else frozenset()
+    present_shards = [
         LedgerShard(id_, shard.status, shard.hash_begin, shard.hash_end, first[id_], ends[id_])
-        for id_, shard in sorted((known | found).items())
+        for id_, shard in sorted((ledger_shards | listed_shards).items())
         if id_ in ends
     ]
-    refuse_other_shards(name, ((shard.id, shard.first, ends[shard.id]) for shard in there), taken)
+    refuse_other_shards(name, ((shard.id, shard.first, ends[shard.id]) for shard in present_shards), taken)
     since = None
     if save:
         reach(Point.PLAN_LEASED)
         renew()
         # Also shards that only the table told of: without the ledger they would be asked for only once.
-        seen = [replace(shard, status=LATE) if shard.id in late else shard for shard in there]
-        work.ledger.save_shards(name, [*seen, *gone])
+        saved_shards = [replace(shard, status=LATE) if shard.id in late else shard for shard in present_shards]
+        work.ledger.save_shards(name, [*saved_shards, *gone_shards])
         reach(Point.PLAN_SHARDS_SAVED)
-        since = backlog.look(work, there, known, asked_at)
-    takes_logs = frozenset(id_ for id_, shard in found.items() if shard.status == _OPEN)
-    return _Shards(there, ends, takes_logs, gone, late, since)
+        since = backlog.look(work, present_shards, ledger_shards, asked_at)
+    takes_logs = frozenset(id_ for id_, shard in listed_shards.items() if shard.status == _OPEN)
+    return _Shards(present_shards, ends, takes_logs, gone_shards, late, since)
 
 
 def _known(work: Work, found: Collection[int]) -> dict[int, LedgerShard]:
     """The ledger's shards; where it lacks some of the service's, also the shards that the table keeps."""
-    known = {shard.id: shard for shard in work.ledger.shards(work.pipeline.name)}
-    if known.keys() >= set(found):
-        return known
-    return start_positions.read(work).shards() | known
+    ledger_shards = {shard.id: shard for shard in work.ledger.shards(work.pipeline.name)}
+    if ledger_shards.keys() >= set(found):
+        return ledger_shards
+    return start_positions.read(work).shards() | ledger_shards
 
 
 def _late(service: LogService, doubtful: list[Shard]) -> frozenset[int]:
@@ -444,12 +448,12 @@ def _late(service: LogService, doubtful: list[Shard]) -> frozenset[int]:
     now = time.time()
     if all(now - shard.created < LEAST_RETENTION_SECONDS - _CLOCKS_SECONDS for shard in doubtful):
         return frozenset()
-    kept, changed = _retention(service) or (LEAST_RETENTION_SECONDS, 0)
+    retention, changed = _retention(service) or (LEAST_RETENTION_SECONDS, 0)
     # The retention before its last change is not known.
     return frozenset(
         shard.id
         for shard in doubtful
-        if now - shard.created >= (LEAST_RETENTION_SECONDS if changed > shard.created else kept) - _CLOCKS_SECONDS
+        if now - shard.created >= (LEAST_RETENTION_SECONDS if changed > shard.created else retention) - _CLOCKS_SECONDS
     )
 
 
@@ -511,8 +515,8 @@ def _first_cursors(
     if first_run and start == "end":
         return {shard: ends[shard] for shard in shards}
     begins = not first_run or start == "begin"
-    asked = ask_each(service.begin if begins else lambda shard: service.at(shard, int(start)), shards)
-    return {shard: min(cursor, ends[shard]) for shard, cursor in asked.items()}
+    cursors = ask_each(service.begin if begins else lambda shard: service.at(shard, int(start)), shards)
+    return {shard: min(cursor, ends[shard]) for shard, cursor in cursors.items()}
 
 
 def _windows(service: LogService, found: _Shards, left: list[Range]) -> list[ShardWindow]:
@@ -535,7 +539,7 @@ def _wanted(request: BackfillRequest, service: LogService, shards: list[LedgerSh
         return {shard: (begin, end) for shard, (begin, end) in held.items() if begin < end}
     if request.span is None:
         return {}
-    first, last = (_at(service, shards, at) for at in request.span)
+    first, last = (_at(service, shards, moment) for moment in request.span)
     # A shard that received nothing within the span has nothing to give.
     return {shard: (first[shard], last[shard]) for shard in first if first[shard] < last[shard]}
 

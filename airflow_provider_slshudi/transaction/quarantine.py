@@ -161,19 +161,19 @@ def pending(work: Work, seen: Timelines | None = None) -> list[str]:
 
 def _pending(work: Work, seen: Timelines | None = None) -> dict[str, str]:
     """The instants of `pending`, each with the URI of its quarantine."""
-    found: dict[str, str] = {}
+    instants: dict[str, str] = {}
     for storage, timeline in _everywhere(work, seen):
         # Without cleans: the next clean finishes those.
         commits = (instant.time for instant in timeline.pending() if instant.action == COMMIT_ACTION)
-        found |= dict.fromkeys((*commits, *timeline.rolling_back), storage.uri)
-    return found
+        instants |= dict.fromkeys((*commits, *timeline.rolling_back), storage.uri)
+    return instants
 
 
 def _everywhere(work: Work, seen: Timelines | None = None) -> Iterator[tuple[Storage, Timeline]]:
     """The quarantine and its former places, each with its timeline, which is empty if a former one is away."""
-    here, made = storage_of(work), quarantine.places(work.storage) if seen is None else seen.places
-    yield here, _timeline_at(work, here, made, None if seen is None else seen.aside)
-    for place in made:
+    here, places = storage_of(work), quarantine.places(work.storage) if seen is None else seen.places
+    yield here, _timeline_at(work, here, places, None if seen is None else seen.aside)
+    for place in places:
         if not place.is_at(here):
             yield place.storage, Timeline.load(place.storage)
 
@@ -186,8 +186,8 @@ def finish(work: Work, lease: Lease, committed: Mapping[str, str]) -> list[str]:
     Raises:
         TableMismatch: the batch's manifest is gone.
     """
-    found = {instant: where for instant, where in sorted(_pending(work).items()) if instant in committed}
-    for instant, where in found.items():
+    pending_instants = {instant: where for instant, where in sorted(_pending(work).items()) if instant in committed}
+    for instant, where in pending_instants.items():
         try:
             order = _order(work, instant, committed[instant], where)
         except ManifestError as error:
@@ -197,7 +197,7 @@ def finish(work: Work, lease: Lease, committed: Mapping[str, str]) -> list[str]:
             raise TableError(
                 f"{where}: the job ended well, but instant {instant} is still pending", table=where, instant=instant
             )
-    return list(found)
+    return list(pending_instants)
 
 
 def _order(work: Work, instant: str, id_: str, where: str) -> JobOrder:
@@ -205,11 +205,11 @@ def _order(work: Work, instant: str, id_: str, where: str) -> JobOrder:
     extra = work.timeline().extra_of(instant) or {}
     digest = json.loads(extra.get(QUARANTINE_KEY, "{}")).get("digest")
     token = batch_files.token_of(work.storage, id_, instant, digest)
-    left = Claim(work.storage, id_, instant, token).leave_extra(extra)
+    extra_digest = Claim(work.storage, id_, instant, token).leave_extra(extra)
     # Only its place concerns the quarantine: not the batch's order, which a rebuilt ledger could not vouch for.
     described = work.pipeline.model_dump(mode="json")
     described["quarantine"]["path"] = where
-    return JobOrder(described, id_, token, instant, digest, left)
+    return JobOrder(described, id_, token, instant, digest, extra_digest)
 
 
 def require_known(work: Work) -> None:
@@ -226,9 +226,9 @@ def require_whole(work: Work, commits: Iterable[tuple[str, Mapping[str, str]]]) 
         TableMismatch: the quarantine lacks a commit's part; it was restored alone.
         TimelineUnreadable: see `_completed`.
     """
-    done, made = _completed(work), [place.since for place in quarantine.places(work.storage)]
+    done, creation_instants = _completed(work), [place.since for place in quarantine.places(work.storage)]
     # Where it is not recorded when the quarantine was made, it counts as made with its oldest commit.
-    since = min(made) if made and all(made) else min(done, default=None)
+    since = min(creation_instants) if creation_instants and all(creation_instants) else min(done, default=None)
     for instant, extra in commits:
         if QUARANTINE_KEY in extra and since is not None and since <= instant and instant not in done:
             raise quarantine.gone(storage_of(work).uri, instant)
@@ -310,11 +310,11 @@ def _completed(work: Work) -> set[str]:
     Raises:
         TimelineUnreadable: the quarantine is gone from a place where it was made.
     """
-    found, name = set[str](), work.pipeline.name
+    instants, name = set[str](), work.pipeline.name
     for storage, timeline in _everywhere(work):
         if not any(timeline):
             quarantine.require_there(work.storage, storage)
         # A former place may have another pipeline's quarantine by now.
         commits = timeline.commits()
-        found |= {instant for instant, _, extra in commits if extra.get(PIPELINE_KEY) == name}
-    return found
+        instants |= {instant for instant, _, extra in commits if extra.get(PIPELINE_KEY) == name}
+    return instants

@@ -24,12 +24,12 @@ PROMISE = "promise"
 
 def of_plan(pipeline: Pipeline, since: int | None) -> Mapping[str, Any]:
     """Items of the event PLANNED of a tail's batch."""
-    found: dict[str, Any] = {} if since is None else {SINCE: since}
+    items: dict[str, Any] = {} if since is None else {SINCE: since}
     if pipeline.promised is not None:
         source = pipeline.source
         limits = [source.read_bytes_per_second, source.total_bytes_per_second]
-        found[PROMISE] = [pipeline.promised.total_seconds(), *limits]
-    return found
+        items[PROMISE] = [pipeline.promised.total_seconds(), *limits]
+    return items
 
 
 _log = logging.getLogger(__name__)
@@ -53,12 +53,12 @@ def totals_of(work: Work, transaction: Transaction, manifest: Manifest) -> list[
         ManifestError: the manifest is of another transaction, token or instant, a range was not read to its end, or
             files and rows do not add up.
     """
-    wanted = (transaction.id, transaction.token, transaction.instant)
-    if (manifest.transaction, manifest.token, manifest.instant) != wanted:
+    identity = (transaction.id, transaction.token, transaction.instant)
+    if (manifest.transaction, manifest.token, manifest.instant) != identity:
         raise refused(
             work,
             transaction,
-            f"it is of {manifest.transaction}, token {manifest.token}, instant {manifest.instant}, not of {wanted}",
+            f"it is of {manifest.transaction}, token {manifest.token}, instant {manifest.instant}, not of {identity}",
         )
     written = batch_files.rows_of(manifest.stats)
     if manifest.merged is not None:
@@ -81,7 +81,7 @@ def _read(work: Work, transaction: Transaction, manifest: Manifest) -> list[Rang
     lost = lost_of(manifest)
     if lost and not accepts_losses(work, transaction):
         raise refused(work, transaction, f"it says that {lost[0]} is lost, which the pipeline does not accept")
-    planned = [left for item in work.ledger.ranges(transaction.id) if not item.gap for left in subtract([item], lost)]
+    planned = [part for item in work.ledger.ranges(transaction.id) if not item.gap for part in subtract([item], lost)]
     parts = _parts(planned, (done for done in manifest.ranges if not done.lost))
     for item in planned:
         read = [Range(done.shard, done.begin, done.end) for done in parts[item]]
@@ -121,9 +121,9 @@ def _parts(planned: list[Range], done: Iterable[RangeDone]) -> dict[Range, list[
     parts: dict[Range, list[RangeDone]] = {item: [] for item in planned}
     for part in done:
         # Only the last planned range that begins at or before the part can hold it.
-        at = bisect_right(planned, (part.shard, part.begin), key=lambda item: (item.shard, item.begin)) - 1
-        if at >= 0 and planned[at].shard == part.shard and part.end <= planned[at].end:
-            parts[planned[at]].append(part)
+        position = bisect_right(planned, (part.shard, part.begin), key=lambda item: (item.shard, item.begin)) - 1
+        if position >= 0 and planned[position].shard == part.shard and part.end <= planned[position].end:
+            parts[planned[position]].append(part)
     return parts
 
 
@@ -176,13 +176,13 @@ def judge(work: Work, transaction: Transaction, manifest: Manifest) -> dict[str,
     """
     failed = [item for item in [*manifest.checks, *_freshness(work, transaction, manifest)] if not item.passed]
     warned = {item.name: item.found for item in failed if item.warns}
-    for name, found in warned.items():
-        _log.warning("check %s: %s", name, found)
+    for name, finding in warned.items():
+        _log.warning("check %s: %s", name, finding)
     refused = {item.name: item.found for item in failed if not item.warns}
     if refused:
         raise CheckFailed(
             f"pipeline {work.pipeline.name}: the batch of transaction {transaction.id} is not committed: "
-            + "; ".join(f"check {name}: {found}" for name, found in refused.items())
+            + "; ".join(f"check {name}: {finding}" for name, finding in refused.items())
             + ". Its ranges are read again by the next run: mend the source, or the check in the pipeline file",
             pipeline=work.pipeline.name,
             transaction=transaction.id,

@@ -47,9 +47,9 @@ def resolve(work: Work, transaction: Transaction, lease: Lease, timeline: Timeli
         LedgerAhead, LedgerLost, TableMismatch: a person has to look; the message says at what.
     """
     timeline = _whole(work, timeline)
-    seen = look(work, transaction, timeline)
-    decision, reason = decide(transaction.state, seen.state), why(transaction.state, seen.state)
-    if decision is Decision.RECOMMIT and (other := _overtaken(work, timeline, str(seen.instant))) is not None:
+    evidence = look(work, transaction, timeline)
+    decision, reason = decide(transaction.state, evidence.state), why(transaction.state, evidence.state)
+    if decision is Decision.RECOMMIT and (other := _overtaken(work, timeline, str(evidence.instant))) is not None:
         decision = Decision.ROLL_BACK_AND_ABORT
         reason = f"what it merged is out of date: instant {other} was completed since"
     if decision is Decision.RECOMMIT and (other := committed_elsewhere(work, timeline, transaction)) is not None:
@@ -65,7 +65,7 @@ def resolve(work: Work, transaction: Transaction, lease: Lease, timeline: Timeli
         transaction.dag_id,
         transaction.run_id,
         transaction.state.value,
-        seen.state.value,
+        evidence.state.value,
         decision.value,
         reason,
     )
@@ -75,8 +75,8 @@ def resolve(work: Work, transaction: Transaction, lease: Lease, timeline: Timeli
         {
             "by": str(work.run),
             "ledger": transaction.state.value,
-            "timeline": seen.state.value,
-            "instant": seen.instant,
+            "timeline": evidence.state.value,
+            "instant": evidence.instant,
             "decision": decision.value,
             "why": reason,
         },
@@ -84,22 +84,22 @@ def resolve(work: Work, transaction: Transaction, lease: Lease, timeline: Timeli
     reach(Point.COMMIT_DECIDED if decision is Decision.RECOMMIT else Point.SETTLE_DECIDED)
     match decision:
         case Decision.ABORT:
-            abort(work, transaction, lease, seen, reason)
+            abort(work, transaction, lease, evidence, reason)
         case Decision.ROLL_BACK_AND_ABORT:
-            roll_back(work, lease, str(seen.instant), transaction.id, transaction.token)
-            abort(work, transaction, lease, seen, reason, is_rolled_back=True)
+            roll_back(work, lease, str(evidence.instant), transaction.id, transaction.token)
+            abort(work, transaction, lease, evidence, reason, is_rolled_back=True)
         case Decision.RECOMMIT:
             _commit(work, transaction, lease, batch)
         case Decision.MARK_COMMITTED:
             if quarantine.is_settled(work, transaction):
                 _keep(work, transaction)
-                _committed(work, transaction, seen, timeline)
+                _committed(work, transaction, evidence, timeline)
             else:
                 _commit(work, transaction, lease)
         case Decision.NOTHING_TO_DO:
             pass
         case _:
-            raise _stop(work, transaction, seen, decision, reason)
+            raise _stop(work, transaction, evidence, decision, reason)
     return decision
 
 
@@ -152,8 +152,8 @@ def roll_back(work: Work, lease: Lease, instant: str, id_: str, token: int = 0) 
         order = work.order(transaction=id_, token=token, instant=instant)
         work.change(lease, Verb.ROLLBACK, order, len(markers.marked(work.storage, instant)))
     reach(Point.SETTLE_ROLLED_BACK)
-    left = state_of_pending(work.timeline(), instant) is not InstantState.NOTHING
-    if left or quarantine.is_pending(work, instant):
+    is_pending = state_of_pending(work.timeline(), instant) is not InstantState.NOTHING
+    if is_pending or quarantine.is_pending(work, instant):
         raise TableError(
             f"{work.storage.uri}: instant {instant} is still on the timeline of the table, or of its quarantine, after "
             "its rollback",
@@ -242,18 +242,20 @@ def _commit_order(work: Work, transaction: Transaction, batch: BatchOrder | None
     claim = Claim(work.storage, transaction.id, transaction.instant, token)
     batch = batch or claim.order(transaction.order_digest)
     totals = {item.range: item for item in work.ledger.totals(transaction.id)}
-    found = ((item, totals.get(item)) for item in work.ledger.ranges(transaction.id))
+    counted_ranges = ((item, totals.get(item)) for item in work.ledger.ranges(transaction.id))
     quarantined = recorded.get("quarantined")
     extra = extra_of(
         transaction.id,
         transaction.pipeline,
         transaction.kind.value,
         (transaction.dag_id, transaction.run_id),
-        ranges_text((item, of.rows, of.bytes) if of else (item, None, None) for item, of in found),
+        ranges_text((item, total.rows, total.bytes) if total else (item, None, None) for item, total in counted_ranges),
         None if quarantined is None else (quarantined, recorded["digest"]),
     )
-    left = claim.leave_extra(extra)
-    return JobOrder(work.planned(batch), transaction.id, token, transaction.instant, str(recorded["digest"]), left)
+    extra_digest = claim.leave_extra(extra)
+    return JobOrder(
+        work.planned(batch), transaction.id, token, transaction.instant, str(recorded["digest"]), extra_digest
+    )
 
 
 def _may_upload(work: Work, instant: str) -> bool:

@@ -45,12 +45,12 @@ def register(work: Work) -> None:
 
 def dangling(work: Work, ended: Ended) -> dict[str, str]:
     """Ids of the live transactions that no run works on, oldest first, and why: also all that are of this very run."""
-    found = {}
+    reasons = {}
     for live in work.ledger.live(work.pipeline.name):
         mine = is_of(work.ledger, live, work.run)
         if why := "it is of this very run" if mine else abandoned(work.ledger, live, ended):
-            found[live.id] = why
-    return found
+            reasons[live.id] = why
+    return reasons
 
 
 def require_turn(work: Work) -> None:
@@ -65,14 +65,14 @@ def require_turn(work: Work) -> None:
     for live in work.ledger.live(work.pipeline.name):
         if live.dag_id != work.run.dag_id or live.kind is not Kind.TAIL or is_of(work.ledger, live, work.run):
             continue
-        left = quiet_in(work.ledger, live)
-        if left >= timedelta():
+        time_to_quiet = quiet_in(work.ledger, live)
+        if time_to_quiet >= timedelta():
             raise TailUnderWay(
                 f"run {live.run_id} of {live.dag_id} works on transaction {live.id}, which is {live.state.value}: the "
                 "next batch of the tail begins once that one is committed or aborted",
                 pipeline=work.pipeline.name,
                 transaction=live.id,
-                quiet_in=left.total_seconds(),
+                quiet_in=time_to_quiet.total_seconds(),
             )
 
 
@@ -107,8 +107,8 @@ def settle(work: Work, ended: Ended, wait: float | None = None) -> list[Settled]
     """
     register(work)
     settled = []
-    seen = _in_order(work, ended)
-    if seen is None:
+    timelines = _in_order(work, ended)
+    if timelines is None:
         with work.lease(wait) as lease:
             reach(Point.SETTLE_LEASED)
             for storage in _cut_off(quarantine.existing(work, quarantine.places_of(work))):
@@ -134,7 +134,7 @@ def settle(work: Work, ended: Ended, wait: float | None = None) -> list[Settled]
                     settled.append(Settled(unfinished[instant], instant, Decision.RECOMMIT))
                     fencing.delete(work.storage, instant)
     try:
-        require_agreement(work, seen)
+        require_agreement(work, timelines)
     except TerminalError as error:
         # Another run may have committed between two of its looks; under the lease none does.
         _log.info("looking once more, alone: %s", error)
@@ -154,11 +154,11 @@ def _in_order(work: Work, ended: Ended) -> Timelines | None:
     tables = quarantine.existing(work, places)
     if _cut_off(tables) or cutoff.has_cut(work) or dangling(work, ended):
         return None
-    seen = quarantine.timelines(work, places, tables)
-    if seen.main.completed_twice() or seen.aside.completed_twice():
+    timelines = quarantine.timelines(work, places, tables)
+    if timelines.main.completed_twice() or timelines.aside.completed_twice():
         return None
-    waiting = quarantine.pending(work, seen)
-    return None if _orphans(work, waiting, seen.main) or _unfinished(work, waiting) else seen
+    waiting = quarantine.pending(work, timelines)
+    return None if _orphans(work, waiting, timelines.main) or _unfinished(work, waiting) else timelines
 
 
 def _leave_one_completion(work: Work) -> None:
@@ -188,8 +188,12 @@ def _unfinished(work: Work, waiting: Iterable[str]) -> dict[str, str]:
 
     The quarantine was away, or elsewhere, when the batch was decided.
     """
-    found = ((instant, work.ledger.by_instant(work.pipeline.name, instant)) for instant in waiting)
-    return {instant: of.id for instant, of in found if of is not None and of.state is State.COMMITTED}
+    batches = ((instant, work.ledger.by_instant(work.pipeline.name, instant)) for instant in waiting)
+    return {
+        instant: transaction.id
+        for instant, transaction in batches
+        if transaction is not None and transaction.state is State.COMMITTED
+    }
 
 
 def _orphans(work: Work, waiting: Iterable[str], timeline: Timeline | None = None) -> list[tuple[Transaction, str]]:

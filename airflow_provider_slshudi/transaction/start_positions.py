@@ -24,10 +24,10 @@ def read(work: Work) -> Duties:
     if content is None:
         return Duties()
     try:
-        found = json.loads(content)
-        first = {int(shard): int(begin) for shard, begin in found["first"].items()}
-        gone = {int(shard): None if end is None else int(end) for shard, end in found["gone"].items()}
-        source = str(found["source"])
+        positions = json.loads(content)
+        first = {int(shard): int(begin) for shard, begin in positions["first"].items()}
+        ends = {int(shard): None if end is None else int(end) for shard, end in positions["gone"].items()}
+        source = str(positions["source"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         file = work.storage.full(findings.start_positions_path(work.pipeline.name))
         raise TableError(
@@ -36,7 +36,7 @@ def read(work: Work) -> Duties:
             "with its next plan. A ledger that is rebuilt without it reports for each shard which logs it may lack",
             table=work.storage.uri,
         ) from error
-    return Duties(first, gone) if source == work.pipeline.source.identity else Duties()
+    return Duties(first, ends) if source == work.pipeline.source.identity else Duties()
 
 
 def keep(work: Work) -> None:
@@ -60,9 +60,9 @@ def to_keep(work: Work) -> str:
     )
     if now == before:
         return ""
-    kept = {
+    positions = {
         "source": work.pipeline.source.identity,
         "first": dict(sorted(now.first.items())),
         "gone": dict(sorted(now.gone.items())),
     }
-    return json.dumps(kept, separators=(",", ":"))
+    return json.dumps(positions, separators=(",", ":"))

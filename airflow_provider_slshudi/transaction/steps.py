@@ -39,10 +39,10 @@ def keep(work: Work, transaction: Transaction, found: Unnamed) -> None:
 
     It is for people's eyes: where the ledger does not take it, the batch goes on.
     """
-    name, named, kept = transaction.pipeline, work.pipeline.named_keys, work.pipeline.values_kept
-    examples = {} if kept is None else found.examples
+    name, named, retention = transaction.pipeline, work.pipeline.named_keys, work.pipeline.values_kept
+    examples = {} if retention is None else found.examples
     try:
-        new = work.ledger.saw_keys(name, transaction.id, found.looked, found.logs, examples, named, kept)
+        new = work.ledger.saw_keys(name, transaction.id, found.looked, found.logs, examples, named, retention)
     except Exception as error:
         _log.warning("the ledger was not told which keys of logs no column names: %s", error)
         return
@@ -77,8 +77,8 @@ def open_instant(work: Work, id_: str, token: int, replay: Selection | None = No
         if instant is None:
             reach(Point.OPEN_STARTED)
             # The plan could not keep the duties: there was no table yet.
-            kept = start_positions.to_keep(work) if creates else ""
-            opening = work.order(transaction=id_, token=token, creates=creates, duties=kept)
+            duties = start_positions.to_keep(work) if creates else ""
+            opening = work.order(transaction=id_, token=token, creates=creates, duties=duties)
             cpu = work.launcher.run(Verb.OPEN, opening, {})
             instant = open_instant_of(work, transaction)
         if instant is None:
@@ -87,7 +87,9 @@ def open_instant(work: Work, id_: str, token: int, replay: Selection | None = No
                 table=work.storage.uri,
             )
         reach(Point.OPEN_SEEN)
-        density = {str(shard): found.bytes for shard, found in work.ledger.density(work.pipeline.name).items()}
+        density = {
+            str(shard): shard_density.bytes for shard, shard_density in work.ledger.density(work.pipeline.name).items()
+        }
         ranges = [[item.shard, item.begin, item.end] for item in work.ledger.ranges(id_) if not item.gap]
         pipeline = work.pipeline.model_dump(mode="json")
         if accepts_losses(work, transaction):
@@ -111,14 +113,15 @@ def append(work: Work, id_: str, token: int) -> None:
     """
     transaction = work.held(id_, token)
     _require(transaction, State.OPEN)
-    seen = look(work, transaction)
-    if seen.state is not InstantState.REQUESTED:
+    evidence = look(work, transaction)
+    if evidence.state is not InstantState.REQUESTED:
         raise IllegalTransition(
-            f"the append of transaction {id_} was not started: its instant {seen.instant} is {seen.state.value}, not "
-            "REQUESTED. Either the task was cleared after it had run, or a client rolled the instant back. Nothing of "
-            "it is committed; the next run's settle decides it, and its ranges are read again",
+            f"the append of transaction {id_} was not started: its instant {evidence.instant} is "
+            f"{evidence.state.value}, not REQUESTED. Either the task was cleared after it had run, or a client rolled "
+            "the instant back. Nothing of it is committed; the next run's settle decides it, and its ranges are "
+            "read again",
             transaction=id_,
-            found=seen.state.value,
+            found=evidence.state.value,
             wanted=InstantState.REQUESTED.value,
         )
     instant, digest, size = transaction.instant or "", transaction.order_digest or "", size_of(work, transaction)

@@ -28,24 +28,26 @@ _log = logging.getLogger(__name__)
 
 def timeline(work: Work) -> Timeline:
     """The table's timeline, whose newest instants the ledger keeps; raises as `Work.timeline`."""
-    at, found = _now(work), work.timeline()
-    if at is not None:
+    now, table_timeline = _now(work), work.timeline()
+    if now is not None:
         try:
-            work.ledger.saw_timeline(work.pipeline.name, summary(found, at, str(work.run)))
+            work.ledger.saw_timeline(work.pipeline.name, summary(table_timeline, now, str(work.run)))
         except (LedgerError, TableError) as error:
             _log.warning("what the timeline shows is not kept: %s", error)
-    return found
+    return table_timeline
 
 
 def summary(found: Timeline, at: datetime, run: str) -> SeenTimeline:
     """What is kept of a timeline that a run looked at."""
     completed = [instant for instant in found if instant.phase is Phase.COMPLETED]
-    kept = completed[-MOST:]
-    instants = {instant.time: SeenInstant(COMPLETED, instant.completion) for instant in kept}
+    newest = completed[-MOST:]
+    instants = {instant.time: SeenInstant(COMPLETED, instant.completion) for instant in newest}
     # A rollback or clean may have the time of a write.
     instants |= {instant.time: SeenInstant(instant.phase.name, None) for instant in found.pending()}
     instants |= {time: SeenInstant(InstantState.ROLLING_BACK.value, None) for time in found.rolling_back}
-    return SeenTimeline(at, run, found.oldest, kept[0].time if len(kept) < len(completed) else found.oldest, instants)
+    return SeenTimeline(
+        at, run, found.oldest, newest[0].time if len(newest) < len(completed) else found.oldest, instants
+    )
 
 
 def compared(work: Work, transaction: Transaction, found: Timeline, instant: str | None) -> Mapping[str, Any]:

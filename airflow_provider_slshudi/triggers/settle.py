@@ -40,9 +40,9 @@ class SettleTrigger(BaseTrigger):
         """Waits."""
         until = time.monotonic() + self.seconds
         over = False
-        while not over and (left := until - time.monotonic()) > 0:
+        while not over and (remaining_seconds := until - time.monotonic()) > 0:
             # Not at once: who defers has just looked.
-            await asyncio.sleep(min(LOOK_SECONDS, left) if self.awaited["pipeline"] else left)
+            await asyncio.sleep(min(LOOK_SECONDS, remaining_seconds) if self.awaited["pipeline"] else remaining_seconds)
             over = await self._is_over(until - time.monotonic())
         said = "it may go on" if over else "it is time to look again"
         yield TriggerEvent(said)  # type: ignore[no-untyped-call]  # of Airflow's

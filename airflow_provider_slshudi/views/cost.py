@@ -33,14 +33,14 @@ class Cost:
     @property
     def requests(self) -> int | None:
         """All requests; unknown if a part is."""
-        known = [count for count in self.asked.values() if count is not None]
-        return sum(known) if len(known) == len(self.asked) else None
+        counts = [count for count in self.asked.values() if count is not None]
+        return sum(counts) if len(counts) == len(self.asked) else None
 
     @property
     def seconds(self) -> float | None:
         """All CPU seconds; unknown if a part is."""
-        known = [seconds for seconds in self.cpu.values() if seconds is not None]
-        return sum(known) if len(known) == len(self.cpu) else None
+        amounts = [seconds for seconds in self.cpu.values() if seconds is not None]
+        return sum(amounts) if len(amounts) == len(self.cpu) else None
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class Costs:
 
 def cost_of(facts: Mapping[str, Any], events: Iterable[Event]) -> Cost:
     """What a transaction cost, by its facts and events."""
-    told = {event.what: items(event.detail) or {} for event in events if event.what in State.__members__}
+    details = {event.what: items(event.detail) or {} for event in events if event.what in State.__members__}
     spent = facts.get("spent") or {}
 
     def of(state: State, name: str) -> Any:
-        return told.get(state.value, {}).get(name)
+        return details.get(state.value, {}).get(name)
 
     return Cost(
         {"plan": of(State.PLANNED, REQUESTS), "append": spent.get("requests")},
@@ -96,5 +96,5 @@ def costs(shown: Iterable[BatchView]) -> Costs:
 
 def _per_gb(read: Sequence[BatchView], figure: Callable[[BatchView], float | None]) -> float | None:
     """A figure of those batches of which it is known, for each GB that these read."""
-    known = [(found, batch.transaction.bytes) for batch in read if (found := figure(batch)) is not None]
-    return sum(found for found, _ in known) / sum(size for _, size in known) * _GB if known else None
+    figures = [(amount, batch.transaction.bytes) for batch in read if (amount := figure(batch)) is not None]
+    return sum(amount for amount, _ in figures) / sum(size for _, size in figures) * _GB if figures else None

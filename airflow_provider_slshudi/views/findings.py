@@ -59,8 +59,10 @@ def findings(ledger: Ledger, name: str, limits: Limits) -> list[str]:
     view = next(iter(pipelines(ledger, [name])), None)
     if view is None:
         return [f"{name}: the ledger does not know it: no run of it has begun"]
-    found = (*_needs(view), *_behind(view, limits), *_dangling(view, limits), *_expires(view, limits))
-    return [f"{name}: {text}" for text in (*found, *_late(ledger, view), *_gaps(ledger, view), *_keys(ledger, view))]
+    sentences = (*_needs(view), *_behind(view, limits), *_dangling(view, limits), *_expires(view, limits))
+    return [
+        f"{name}: {text}" for text in (*sentences, *_late(ledger, view), *_gaps(ledger, view), *_keys(ledger, view))
+    ]
 
 
 def _needs(view: PipelineView) -> Iterator[str]:
@@ -97,8 +99,8 @@ def _expires(view: PipelineView, limits: Limits) -> Iterator[str]:
 
 
 def _late(ledger: Ledger, view: PipelineView) -> Iterator[str]:
-    if told := late(ledger, ledger.history(view.name, NEWEST)):
-        yield told
+    if sentence := late(ledger, ledger.history(view.name, NEWEST)):
+        yield sentence
 
 
 def _gaps(ledger: Ledger, view: PipelineView) -> Iterator[str]:

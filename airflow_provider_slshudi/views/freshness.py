@@ -52,44 +52,44 @@ def freshness_of(batch: Transaction, events: Iterable[Event]) -> Freshness | Non
     if batch.state is not State.COMMITTED:
         return None
     planned = next((event for event in events if event.what == State.PLANNED.value), None)
-    kept = {} if planned is None else items(planned.detail) or {}
-    since = kept.get(SINCE)
+    plan_items = {} if planned is None else items(planned.detail) or {}
+    since = plan_items.get(SINCE)
     if planned is None or since is None:
         return None
     seconds = max(_visible(batch).timestamp() - since, 0.0)
     waited = min(max(planned.at.timestamp() - since, 0.0), seconds)
-    return Freshness(seconds, waited, *kept.get(PROMISE, ()))
+    return Freshness(seconds, waited, *plan_items.get(PROMISE, ()))
 
 
 def _visible(batch: Transaction) -> datetime:
     """When the table had it; a settle may tell the ledger of it much later."""
     try:
-        at = datetime.strptime(f"{batch.completed}000", "%Y%m%d%H%M%S%f").replace(tzinfo=timezone.utc)
+        completion = datetime.strptime(f"{batch.completed}000", "%Y%m%d%H%M%S%f").replace(tzinfo=timezone.utc)
     except ValueError:
         return batch.changed
     # A clock may tell another time.
-    return at if batch.created <= at <= batch.changed else batch.changed
+    return completion if batch.created <= completion <= batch.changed else batch.changed
 
 
 def newest(past: Sequence[Past]) -> Freshness | None:
     """Of the tail's newest committed batch among these, newest first; None if there is none, or it is not known."""
-    found = _from_newest(past)
-    return freshness_of(found[0].transaction, found[0].events) if found else None
+    batches = _from_newest(past)
+    return freshness_of(batches[0].transaction, batches[0].events) if batches else None
 
 
 def late(ledger: Ledger, past: Sequence[Past]) -> str:
     """Why the tail's newest committed batch among these, newest first, was late; empty if it was not."""
-    found = newest(past)
-    if found is None or not found.is_late:
+    freshness = newest(past)
+    if freshness is None or not freshness.is_late:
         return ""
     batch, *before = (item.transaction for item in _from_newest(past) if item.transaction.kind is Kind.TAIL)
-    return f"batch {batch.id}: {why_late(batch, found, ledger.totals(batch.id), before[0] if before else None)}"
+    return f"batch {batch.id}: {why_late(batch, freshness, ledger.totals(batch.id), before[0] if before else None)}"
 
 
 def _from_newest(past: Sequence[Past]) -> Sequence[Past]:
     """The tail's newest committed batch among these, and all that are older."""
     kinds = [(item.transaction.kind, item.transaction.state) for item in past]
-    return past[kinds.index(wanted) :] if (wanted := (Kind.TAIL, State.COMMITTED)) in kinds else ()
+    return past[kinds.index(committed_tail) :] if (committed_tail := (Kind.TAIL, State.COMMITTED)) in kinds else ()
 
 
 def why_late(batch: Transaction, found: Freshness, totals: Iterable[RangeTotals], before: Transaction | None) -> str:
@@ -104,20 +104,20 @@ def why_late(batch: Transaction, found: Freshness, totals: Iterable[RangeTotals]
         before: see above.
     """
     took = found.seconds - found.waited
-    told = f"its logs were visible after up to {span(found.seconds)}, {span(found.promised)} are promised"
+    summary = f"its logs were visible after up to {span(found.seconds)}, {span(found.promised)} are promised"
     if batch.token > 1:
-        return f"{told}. Its task died, and another one decided it"
+        return f"{summary}. Its task died, and another one decided it"
     if found.waited > took and (why := _why_it_waited(batch, found.waited, took, before)):
-        return f"{told}. {why}"
+        return f"{summary}. {why}"
     reading = float((batch.manifest or {}).get("seconds") or 0.0)
     if reading < took / 2:
         return (
-            f"{told}. {span(took - reading)} went to what a batch costs whatever its size: starting tasks, starting "
+            f"{summary}. {span(took - reading)} went to what a batch costs whatever its size: starting tasks, starting "
             "Spark, commits. Give Airflow's and Spark's machines more cores, or let the process that stays serve the "
             "batches (SLSHUDI_RESIDENT_SECONDS)"
             + (f"; or promise {span(_RESERVE * took)}" if _RESERVE * took > (found.promised or 0.0) else "")
         )
-    return f"{told}. {span(reading)} went to reading and writing {_slow(batch, found, totals, reading)}"
+    return f"{summary}. {span(reading)} went to reading and writing {_slow(batch, found, totals, reading)}"
 
 
 def _why_it_waited(batch: Transaction, waited: float, took: float, before: Transaction | None) -> str:

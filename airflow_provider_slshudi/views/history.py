@@ -109,23 +109,23 @@ def misfits(past: Sequence[Past], examples: int = 5) -> Misfits:
 
 def transaction(ledger: Ledger, id_: str) -> TransactionView:
     """All that the ledger has of a transaction; raises LedgerError where it has none."""
-    found, events = ledger.get(id_), ledger.events(id_)
-    told = [(event, said(event.detail)) for event in events if event.what != DECISION]
+    batch, events = ledger.get(id_), ledger.events(id_)
+    event_texts = [(event, said(event.detail)) for event in events if event.what != DECISION]
     return TransactionView(
-        _batch(found, events),
-        sides_of(found, events, ledger.seen_timeline(found.pipeline)),
+        _batch(batch, events),
+        sides_of(batch, events, ledger.seen_timeline(batch.pipeline)),
         ledger.ranges(id_),
         {item.range: item for item in ledger.totals(id_)},
-        told,
+        event_texts,
         decisions(events),
-        found.manifest or {},
+        batch.manifest or {},
     )
 
 
 def said(detail: str) -> str:
     """An event's detail as a person reads it: `name value, ...` if it is a JSON object."""
-    found = items(detail)
-    return detail if found is None else ", ".join(f"{name} {value}" for name, value in found.items())
+    fields = items(detail)
+    return detail if fields is None else ", ".join(f"{name} {value}" for name, value in fields.items())
 
 
 def _batch(found: Transaction, events: Sequence[Event]) -> BatchView:

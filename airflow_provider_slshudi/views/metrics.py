@@ -87,31 +87,31 @@ def _of(ledger: Ledger, view: PipelineView) -> Iterator[Metric]:
 
 
 def _fresh(past: Sequence[Past], pipeline: dict[str, str]) -> Iterator[Metric]:
-    found = newest(past)
-    if found is not None:
-        yield Metric("last_batch_freshness_seconds", pipeline, found.seconds)
-        if found.promised is not None:
-            yield Metric("freshness_promised_seconds", pipeline, found.promised)
+    freshness = newest(past)
+    if freshness is not None:
+        yield Metric("last_batch_freshness_seconds", pipeline, freshness.seconds)
+        if freshness.promised is not None:
+            yield Metric("freshness_promised_seconds", pipeline, freshness.promised)
 
 
 def _standing(view: PipelineView) -> dict[str, float | None]:
     lag, committed = view.lag, view.committed
-    found: dict[str, float | None] = {"needs_person": float(view.need is Need.LOOK)}
+    figures: dict[str, float | None] = {"needs_person": float(view.need is Need.LOOK)}
     if lag is not None:
-        found |= {"seen_timestamp_seconds": lag.seen.timestamp()}
-        found |= {"unread_bytes": lag.bytes, "unread_log_groups": lag.groups}
+        figures |= {"seen_timestamp_seconds": lag.seen.timestamp()}
+        figures |= {"unread_bytes": lag.bytes, "unread_log_groups": lag.groups}
         if lag.groups and lag.seconds is not None:
-            found["unread_since_timestamp_seconds"] = _back(view.now, lag.seconds)
+            figures["unread_since_timestamp_seconds"] = _back(view.now, lag.seconds)
         if lag.expires is not None:
-            found["expires_timestamp_seconds"] = _back(view.now, -lag.expires)
-    found["newest_row_timestamp_seconds"] = view.fresh
-    found["last_commit_timestamp_seconds"] = None if committed is None else committed.changed.timestamp()
-    found |= {"came_bytes_per_second": view.rates.came, "committed_bytes_per_second": view.rates.committed}
-    found["live_transactions"] = len(view.live)
-    found["heartbeat_timestamp_seconds"] = min((live.heartbeat.timestamp() for live in view.live), default=None)
+            figures["expires_timestamp_seconds"] = _back(view.now, -lag.expires)
+    figures["newest_row_timestamp_seconds"] = view.fresh
+    figures["last_commit_timestamp_seconds"] = None if committed is None else committed.changed.timestamp()
+    figures |= {"came_bytes_per_second": view.rates.came, "committed_bytes_per_second": view.rates.committed}
+    figures["live_transactions"] = len(view.live)
+    figures["heartbeat_timestamp_seconds"] = min((live.heartbeat.timestamp() for live in view.live), default=None)
     if view.unnamed is not None:
-        found |= {"unnamed_keys": view.unnamed.keys, "new_key_timestamp_seconds": view.unnamed.newest.timestamp()}
-    return found
+        figures |= {"unnamed_keys": view.unnamed.keys, "new_key_timestamp_seconds": view.unnamed.newest.timestamp()}
+    return figures
 
 
 def _batch(ledger: Ledger, pipeline: dict[str, str], last: Past) -> Iterator[Metric]:
@@ -124,12 +124,12 @@ def _batch(ledger: Ledger, pipeline: dict[str, str], last: Past) -> Iterator[Met
         yield Metric("last_batch_files", pipeline, float(batch.files))
     if batch.stored is not None:
         yield Metric("last_batch_stored_bytes", pipeline, float(batch.stored))
-    for of, seconds in batch.cost.cpu.items():
+    for part, seconds in batch.cost.cpu.items():
         if seconds is not None:
-            yield Metric("last_batch_cpu_seconds", pipeline | {"of": of}, seconds)
-    for of, requests in batch.cost.asked.items():
+            yield Metric("last_batch_cpu_seconds", pipeline | {"of": part}, seconds)
+    for part, requests in batch.cost.asked.items():
         if requests is not None:
-            yield Metric("last_batch_requests", pipeline | {"of": of}, float(requests))
+            yield Metric("last_batch_requests", pipeline | {"of": part}, float(requests))
     yield Metric("last_batch_misfits", pipeline, float(batch.unfit))
     gaps = [item for item in ledger.ranges(last.transaction.id) if item.gap]
     yield Metric("last_batch_gap_log_groups", pipeline, float(sum(map(len, gaps))))

@@ -47,19 +47,19 @@ def estimate_backfill(work: Work, request: BackfillRequest) -> Estimate:
         ConfigError: the request names cursors that the source does not hold.
         SourceError: the service refuses, or does not answer.
     """
-    left = left_of(work, request)
-    if not left:
+    unread_ranges = left_of(work, request)
+    if not unread_ranges:
         return Estimate([], 0, 0, 0, 0, 0.0)
     groups: Counter[int] = Counter()
-    for item in left:
+    for item in unread_ranges:
         groups[item.shard] += len(item)
     name = work.pipeline.name
     size, rows = sizes(groups, filled(groups, work.ledger.density(name)))
     if size is None:
-        return Estimate(left, groups.total(), None, None, None, None)
-    batches = max(math.ceil(size / work.pipeline.batch.max_bytes), math.ceil(len(left) / MOST_RANGES), 1)
+        return Estimate(unread_ranges, groups.total(), None, None, None, None)
+    batches = max(math.ceil(size / work.pipeline.batch.max_bytes), math.ceil(len(unread_ranges) / MOST_RANGES), 1)
     rate = pace(work.ledger.last(name, BATCHES, State.COMMITTED))
-    return Estimate(left, groups.total(), size, rows, batches, None if rate is None else size / rate)
+    return Estimate(unread_ranges, groups.total(), size, rows, batches, None if rate is None else size / rate)
 
 
 def pace(batches: Iterable[Transaction]) -> float | None:
@@ -149,22 +149,24 @@ def progress(ledger: Ledger, pipeline: str) -> list[Progress]:
     covered, density = by_shard(ledger.coverage(pipeline)), ledger.density(pipeline)
     recent = ledger.last(pipeline, BATCHES, State.COMMITTED)
     live = [item for item in ledger.live(pipeline) if item.kind is Kind.BACKFILL]
-    found = []
+    backfills = []
     for deed in deeds:
-        asked = {
+        requested_spans = {
             int(shard): (int(begin), int(end), groups) for shard, (begin, end, groups) in (deed.about or {}).items()
         }
-        groups = {shard: count for shard, (_, _, count) in asked.items()}
-        left = {shard: _unread(Range(shard, begin, end), covered) for shard, (begin, end, _) in asked.items()}
-        told = filled(groups, density)
-        (size, rows), (size_left, rows_left) = sizes(groups, told), sizes(left, told)
+        groups = {shard: count for shard, (_, _, count) in requested_spans.items()}
+        unread_groups = {
+            shard: _unread(Range(shard, begin, end), covered) for shard, (begin, end, _) in requested_spans.items()
+        }
+        densities = filled(groups, density)
+        (size, rows), (size_left, rows_left) = sizes(groups, densities), sizes(unread_groups, densities)
         own = [item for item in recent if item.kind is Kind.BACKFILL and item.created >= deed.at]
         rate = pace(own) or pace(recent)
         seconds = None if size_left is None or rate is None else size_left / rate
         mine = next((item for item in live if _is_of(item, deed)), None)
-        counts = sum(groups.values()), sum(left.values())
-        found.append(Progress(deed, *counts, size, size_left, rows, rows_left, rate, seconds, mine))
-    return found
+        counts = sum(groups.values()), sum(unread_groups.values())
+        backfills.append(Progress(deed, *counts, size, size_left, rows, rows_left, rate, seconds, mine))
+    return backfills
 
 
 def _unread(asked: Range, covered: Mapping[int, Sequence[Range]]) -> int:

@@ -44,15 +44,15 @@ def shards(standing: Standing) -> list[ShardView]:
 
 def _view(standing: Standing, shard: LedgerShard, covered: list[Range], running: list[Range]) -> ShardView:
     duty = [(shard.id, shard.first, shard.end)] if shard.end is not None else []
-    left = unread(duty, covered)
+    unread_ranges = unread(duty, covered)
     since = standing.unread_since.get(shard.id)
-    known = shard.id in standing.density or not left
+    has_size = shard.id in standing.density or not unread_ranges
     return ShardView(
         shard,
         max((item.end for item in covered), default=None),
-        sum(map(len, left)),
-        round(sum(map(len, left)) * bytes_per_group(standing.density, shard.id)) if known else None,
-        standing.now.timestamp() - since if left and since is not None else None,
+        sum(map(len, unread_ranges)),
+        round(sum(map(len, unread_ranges)) * bytes_per_group(standing.density, shard.id)) if has_size else None,
+        standing.now.timestamp() - since if unread_ranges and since is not None else None,
         parents(shard, standing.shards),
         covered,
         running,

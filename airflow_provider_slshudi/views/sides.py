@@ -64,16 +64,16 @@ class Sides:
 def sides_of(found: Transaction, events: Iterable[Event], seen: SeenTimeline | None) -> Sides:
     """What the timeline showed of a transaction."""
     state, completion = (None, None) if seen is None else _shown(found.instant, seen)
-    told = _committed(events)
+    comparison = _committed(events)
     return Sides(
         seen,
         state,
         _MEANING.get(state or "", ""),
         found.instant if seen is not None and found.instant in seen.instants else None,
         completion,
-        told.get(SAME_TRANSACTION),
-        told.get(SAME_RANGES),
-        _verdict(found, state, completion, told, seen),
+        comparison.get(SAME_TRANSACTION),
+        comparison.get(SAME_RANGES),
+        _verdict(found, state, completion, comparison, seen),
     )
 
 
@@ -103,5 +103,5 @@ def _verdict(
 def _committed(events: Iterable[Event]) -> dict[str, Any]:
     """What the comparison with the commit found."""
     detail = next((event.detail for event in events if event.what == State.COMMITTED.value), "{}")
-    told = items(detail) or {}
-    return {name: told[name] for name in (SAME_TRANSACTION, SAME_RANGES) if name in told}
+    fields = items(detail) or {}
+    return {name: fields[name] for name in (SAME_TRANSACTION, SAME_RANGES) if name in fields}

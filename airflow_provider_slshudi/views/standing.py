@@ -108,8 +108,8 @@ class PipelineView:
 def pipelines(ledger: Ledger, names: Sequence[str] | None = None) -> list[PipelineView]:
     """All pipelines, or those named; the one that needs a person most comes first."""
     since = ledger.now() - WINDOW
-    found = [view_of(standing) for standing in ledger.standings(NEWEST, since, names)]
-    return sorted(found, key=_urgency)
+    views = [view_of(standing) for standing in ledger.standings(NEWEST, since, names)]
+    return sorted(views, key=_urgency)
 
 
 def _urgency(view: PipelineView) -> tuple[float, ...]:
@@ -149,20 +149,20 @@ def unread_of(standing: Standing) -> list[Range]:
 
 def lag_of(standing: Standing) -> Lag | None:
     """How far the pipeline is behind; None if no look was kept."""
-    seen = next(iter(standing.sightings), None)
-    if seen is None or seen.at - standing.now > _CLOCKS:
+    sighting = next(iter(standing.sightings), None)
+    if sighting is None or sighting.at - standing.now > _CLOCKS:
         return None  # a look that is yet to come was taken by a clock that was ahead
-    left = unread_of(standing)
-    size = round(estimate(left, standing.density)) if standing.density or not left else None
-    if not left:
+    unread_ranges = unread_of(standing)
+    size = round(estimate(unread_ranges, standing.density)) if standing.density or not unread_ranges else None
+    if not unread_ranges:
         # What came after the look is unread, too, and no look has seen it.
-        since = _seconds(standing.now - seen.at)
-        return Lag(seen.at, 0, 0, since, None if standing.kept is None else standing.kept - since)
-    shards = {item.shard for item in left}
+        since = _seconds(standing.now - sighting.at)
+        return Lag(sighting.at, 0, 0, since, None if standing.kept is None else standing.kept - since)
+    shards = {item.shard for item in unread_ranges}
     ages = [standing.unread_since[shard] for shard in shards if shard in standing.unread_since]
     behind = standing.now.timestamp() - min(ages) if len(ages) == len(shards) else None
     expires = None if behind is None or standing.kept is None else standing.kept - behind
-    return Lag(seen.at, sum(map(len, left)), size, behind, expires)
+    return Lag(sighting.at, sum(map(len, unread_ranges)), size, behind, expires)
 
 
 def _need(standing: Standing, lag: Lag | None) -> tuple[Need, str]:
@@ -194,7 +194,7 @@ def _need(standing: Standing, lag: Lag | None) -> tuple[Need, str]:
 def _given_up(newest: Sequence[Transaction]) -> int:
     """How many of the newest decided batches were aborted, one after the other."""
     decided = [item.state for item in newest if item.state in (State.ABORTED, State.COMMITTED)]
-    return next((at for at, state in enumerate(decided) if state is State.COMMITTED), len(decided))
+    return next((index for index, state in enumerate(decided) if state is State.COMMITTED), len(decided))
 
 
 def _expires_soon(lag: Lag | None, kept: int | None) -> bool:
@@ -234,8 +234,8 @@ def _committed(standing: Standing) -> float | None:
 def _curve(sightings: Sequence[Sighting]) -> list[int]:
     """What was unread at each look, oldest first: bytes, or log groups if the bytes of one look are not known."""
     sizes = [sighting.unread_bytes for sighting in reversed(sightings)]
-    known = [size for size in sizes if size is not None]
-    return known if len(known) == len(sizes) else [sighting.unread for sighting in reversed(sightings)]
+    known_sizes = [size for size in sizes if size is not None]
+    return known_sizes if len(known_sizes) == len(sizes) else [sighting.unread for sighting in reversed(sightings)]
 
 
 def _seconds(span: timedelta) -> float:

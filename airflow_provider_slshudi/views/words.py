@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 def items(detail: str) -> Mapping[str, Any] | None:
     """An event's items; None where its detail is text."""
     try:
-        found = json.loads(detail)
+        fields = json.loads(detail)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return fields if isinstance(fields, dict) else None
 
 
 UNKNOWN = "not known"
@@ -34,11 +34,11 @@ def span(seconds: float | None) -> str:
         return f"-{span(-seconds)}"
     if seconds < 10:
         return f"{seconds:.1f} s"
-    left = round(seconds)
+    remaining_seconds = round(seconds)
     parts: list[str] = []
     for size, unit in _SPANS:
-        count = int(left // size)
-        left -= int(count * size)
+        count = int(remaining_seconds // size)
+        remaining_seconds -= int(count * size)
         if count or parts:
             parts.append(f"{count} {unit}" if count else "")
         if len(parts) == 2:
@@ -50,11 +50,11 @@ def size(count: float | None) -> str:
     """Bytes with three digits: `1.23 GB` (10^9 bytes)."""
     if count is None:
         return UNKNOWN
-    at, left = 0, float(count)
-    while abs(left) >= 999.5 and at < len(_SIZES) - 1:
-        left, at = left / 1000, at + 1
-    digits = 0 if at == 0 or left >= 100 else 1 if left >= 10 else 2
-    return f"{left:.{digits}f} {_SIZES[at]}"
+    index, number = 0, float(count)
+    while abs(number) >= 999.5 and index < len(_SIZES) - 1:
+        number, index = number / 1000, index + 1
+    digits = 0 if index == 0 or number >= 100 else 1 if number >= 10 else 2
+    return f"{number:.{digits}f} {_SIZES[index]}"
 
 
 def rate(bytes_a_second: float | None) -> str:

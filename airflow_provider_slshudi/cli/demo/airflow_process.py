@@ -173,8 +173,8 @@ class LocalAirflow:
 
     def tasks(self, dag_id: str, run_id: str) -> dict[str, str]:
         """The state of each task of a run."""
-        found = self.get(f"dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
-        return {task["task_id"]: task["state"] for task in found}
+        instances = self.get(f"dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
+        return {task["task_id"]: task["state"] for task in instances}
 
     def wait_for_run(self, dag_id: str, run_id: str, seconds: float = 300) -> str:
         """Waits until a run is over; returns `success` or `failed`.

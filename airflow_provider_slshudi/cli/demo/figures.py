@@ -64,9 +64,9 @@ class Proof:
 
 def prove(work: Work, put: int) -> Proof:
     """Counts the table."""
-    found = verify(work)
-    distinct = found.rows - found.totals.doubled
-    return Proof(put, found.rows, _rows_by_hudi_rs(work.storage.uri), distinct, found.ok)
+    verification = verify(work)
+    distinct = verification.rows - verification.totals.doubled
+    return Proof(put, verification.rows, _rows_by_hudi_rs(work.storage.uri), distinct, verification.ok)
 
 
 def _rows_by_hudi_rs(uri: str) -> int:
@@ -140,7 +140,7 @@ class Show:
             table.add_column(name, justify="left" if name in ("batch", "instant") else "right")
         for item in reversed(ledger.last(pipeline, 100, State.COMMITTED)):
             seconds = (item.changed - item.created).total_seconds()
-            shards = len({found.shard for found in ledger.ranges(item.id)})
+            shards = len({span.shard for span in ledger.ranges(item.id)})
             size = item.bytes / 1e6
             table.add_row(
                 item.id[-6:],

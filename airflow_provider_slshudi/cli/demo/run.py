@@ -48,12 +48,12 @@ def write_example(dags: Path, folder: Path, table: str, schedule: str | None = N
     example = dags / "pipelines" / f"{PIPELINE}.yaml"
     if not example.is_file():
         raise RuntimeMissing(f"{example} is missing: run this from a checkout of the project, which has dags/")
-    found = load_pipeline(example)
-    text = example.read_text(encoding="utf-8").replace(found.table.path, table)
+    pipeline = load_pipeline(example)
+    text = example.read_text(encoding="utf-8").replace(pipeline.table.path, table)
     # The example reads the local server, which has no quota to keep to.
     text = text.replace("source:\n", "source:\n  read_bytes_per_second: 1GB\n")
     if schedule is not None:
-        text = text.replace(f"schedule: {found.schedule}", f'schedule: "{schedule}"')
+        text = text.replace(f"schedule: {pipeline.schedule}", f'schedule: "{schedule}"')
     target = folder / example.name
     folder.mkdir(parents=True, exist_ok=True)
     target.write_text(text, encoding="utf-8")

@@ -44,10 +44,10 @@ class Act(str, Enum):
 
     def __new__(cls, name: str, does: str, needs_transaction: bool = False, needs_cursors: bool = False) -> Act:
         """With what it does."""
-        made = str.__new__(cls, name)
-        made._value_ = name
-        made.does, made.needs_transaction, made.needs_cursors = does, needs_transaction, needs_cursors
-        return made
+        act = str.__new__(cls, name)
+        act._value_ = name
+        act.does, act.needs_transaction, act.needs_cursors = does, needs_transaction, needs_cursors
+        return act
 
     @property
     def may_lose(self) -> bool:

@@ -71,9 +71,9 @@ def _name_partitions_by_their_values(gateway: Gateway, tool: Any, column: str) -
 
 
 def _field(gateway: Gateway, name: str, field: str) -> Any:
-    found = gateway.java_class(name).getDeclaredField(field)
-    found.setAccessible(True)
-    return found
+    java_field = gateway.java_class(name).getDeclaredField(field)
+    java_field.setAccessible(True)
+    return java_field
 
 
 def _values_of_folders(gateway: Gateway, column: str) -> Any:
@@ -87,7 +87,7 @@ def _values_of_folders(gateway: Gateway, column: str) -> Any:
     value = handles.insertArguments(cut, 1, behind.toArray())
     unescape = public.findStatic(gateway.java_class(_ESCAPING), "unescapePathName", type_(text, text))
     one = public.findStatic(gateway.java_class("java.util.Collections"), "singletonList", type_(several, any_))
-    made = handles.filterReturnValue(handles.filterReturnValue(value, unescape), one.asType(type_(several, text)))
+    extractor = handles.filterReturnValue(handles.filterReturnValue(value, unescape), one.asType(type_(several, text)))
     return invoke.MethodHandleProxies.asInterfaceInstance(
-        gateway.java_class(f"{_SYNC}.model.PartitionValueExtractor"), made
+        gateway.java_class(f"{_SYNC}.model.PartitionValueExtractor"), extractor
     )

@@ -133,7 +133,7 @@ def ahead_of_metadata(gateway: Gateway, table: Storage) -> str:
 
 def _newest(tables: Sequence[Storage]) -> Newest | None:
     """The newest request or completion time; one listing per timeline."""
-    found = (
+    times = (
         Newest(digits[:17].ljust(17, "9"), table.uri)
         for table, names in _listed(tables)
         for name in names
@@ -142,7 +142,7 @@ def _newest(tables: Sequence[Storage]) -> Newest | None:
         # The metadata table's first requests have times that count from nought.
         if digits and not digits.startswith("0")
     )
-    return max(found, default=None)
+    return max(times, default=None)
 
 
 def _listed(tables: Sequence[Storage]) -> Iterator[tuple[Storage, list[str]]]:

@@ -141,12 +141,12 @@ def completing(
 def _tell_of_indexed_columns(gateway: Gateway, writer: Any, metadata: Any) -> None:
     """Tells readers which columns have statistics, as Hudi does after each commit."""
     config = writer.getConfig()
-    wanted = config.getMetadataConfig()
-    if not (config.isMetadataTableEnabled() and wanted.isColumnStatsIndexEnabled()):
+    metadata_config = config.getMetadataConfig()
+    if not (config.isMetadataTableEnabled() and metadata_config.isColumnStatsIndexEnabled()):
         return
     meta = gateway.meta_client(config.getBasePath())
     records = gateway.hudi.common.util.Option.of(config.getRecordMerger().getRecordType())
-    columns = gateway.hudi.metadata.HoodieTableMetadataUtil.getColumnsToIndex(metadata, meta, wanted, records)
+    columns = gateway.hudi.metadata.HoodieTableMetadataUtil.getColumnsToIndex(metadata, meta, metadata_config, records)
     names = gateway.jvm.java.util.ArrayList(columns.keySet())
     index = gateway.hudi.index.HoodieSparkIndexClient(config, writer.getEngineContext())
     index.createOrUpdateColumnStatsIndexDefinition(meta, names)

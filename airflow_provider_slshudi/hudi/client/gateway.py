@@ -42,9 +42,9 @@ class Gateway:
     def of(cls, spark: SparkContext) -> Gateway:
         """The driver JVM of a SparkContext; call it before Hudi reads or writes a table there."""
         jsc: Any = spark._jsc
-        made = cls(spark._jvm, jsc.hadoopConfiguration(), jsc)
-        made.java_class(_FIRST_CLASS)
-        return made
+        gateway = cls(spark._jvm, jsc.hadoopConfiguration(), jsc)
+        gateway.java_class(_FIRST_CLASS)
+        return gateway
 
     def meta_client(self, base: str) -> Any:
         """A new HoodieTableMetaClient, which reads the table at `base`."""

@@ -130,8 +130,8 @@ def _with_merging(gateway: Gateway, builder: Any, upsert: Upsert) -> Any:
     if upsert.partial_update:
         return builder.setPayloadClassName(_PARTIAL_UPDATE[upsert.mode])
     modes = gateway.java_class("org.apache.hudi.common.config.RecordMergeMode").getEnumConstants()
-    wanted = f"{upsert.mode.upper()}_ORDERING"
-    return builder.setRecordMergeMode(next(mode for mode in modes if mode.toString() == wanted))
+    merge_mode = f"{upsert.mode.upper()}_ORDERING"
+    return builder.setRecordMergeMode(next(mode for mode in modes if mode.toString() == merge_mode))
 
 
 def check_table(gateway: Gateway, pipeline: Pipeline, described: Mapping[str, str] | None = None) -> None:
@@ -149,23 +149,23 @@ def check_table(gateway: Gateway, pipeline: Pipeline, described: Mapping[str, st
     if described is None:
         raise TimelineUnreadable(f"{storage.uri}: {PROPERTIES} was there and is gone; try again", table=storage.uri)
     version = described.get(properties.VERSION, "")
-    wanted = _properties(table)
+    required_properties = _properties(table)
     orders = [described.get(name, "") for name in _ORDERING]
-    there = {field: described.get(name, "") for field, name in _PROPERTIES.items()}
-    there[_ORDERED] = next(filter(None, orders), "")
-    if not there[_MODE]:
+    table_properties = {field: described.get(name, "") for field, name in _PROPERTIES.items()}
+    table_properties[_ORDERED] = next(filter(None, orders), "")
+    if not table_properties[_MODE]:
         # Until version 8, Hudi told the merge mode by a class, and what deletes a row by its writers' options alone; of
         # a copy-on-write table, whose readers merge nothing, also the class.
         payload = described.get(_PAYLOAD, "")
-        is_merged = payload or wanted["type"] == "MERGE_ON_READ" or version != str(FORMER_VERSION)
-        there[_MODE] = _MODES.get(payload, "") if is_merged else wanted.get(_MODE, "")
-        there[_DELETES] = there[_DELETES] or wanted.get(_DELETES, "")
-    found = {field: there[field] for field in wanted}
-    if found != wanted:
+        is_merged = payload or required_properties["type"] == "MERGE_ON_READ" or version != str(FORMER_VERSION)
+        table_properties[_MODE] = _MODES.get(payload, "") if is_merged else required_properties.get(_MODE, "")
+        table_properties[_DELETES] = table_properties[_DELETES] or required_properties.get(_DELETES, "")
+    compared_fields = {field: table_properties[field] for field in required_properties}
+    if compared_fields != required_properties:
         differ = "; ".join(
-            f"{field}: {found[field] or 'none'} there, {wanted[field] or 'none'} in the file"
-            for field in found
-            if found[field] != wanted[field]
+            f"{field}: {compared_fields[field] or 'none'} there, {required_properties[field] or 'none'} in the file"
+            for field in compared_fields
+            if compared_fields[field] != required_properties[field]
         )
         raise TableMismatch(
             f"{table.path} is another Hudi table than pipeline {pipeline.name} describes ({differ}): "
@@ -190,21 +190,21 @@ def check_table(gateway: Gateway, pipeline: Pipeline, described: Mapping[str, st
 
 def _properties(table: Table) -> dict[str, str]:
     """The values that the table's properties must have, by the names of `_PROPERTIES`; empty if not set."""
-    wanted = {
+    required_properties = {
         "name": table.name,
         "type": table.type.upper(),
         "partition field": table.partition.name if table.partition else "",
         **({_FOLDERS: "true"} if table.partition else {}),
     }
     if table.upsert is not None:
-        wanted |= {
+        required_properties |= {
             "record key": ",".join(table.upsert.record_key),
             _ORDERED: table.upsert.ordering_field or "",
             _MODE: f"{table.upsert.mode.upper()}_ORDERING",
             "partial update": "IGNORE_DEFAULTS" if table.upsert.partial_update else "",
             _DELETES: table.upsert.delete_marker or "",
         }
-    return wanted
+    return required_properties
 
 
 def meta_client(gateway: Gateway, base: str) -> Any:

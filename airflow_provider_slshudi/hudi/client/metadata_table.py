@@ -46,37 +46,37 @@ def _newest(gateway: Gateway, table: Pipeline, is_completed: Callable[[str], boo
     try:
         view.loadAllPartitions()
         storage = Storage(table.table.path)
-        found = []
+        slices = []
         for file in view.getLatestBaseFiles().toArray():
             name = storage.relative(str(file.getPath()))
-            found.append(Slice(name, str(file.getFileId()), str(file.getCommitTime()), name.rpartition("/")[0]))
+            slices.append(Slice(name, str(file.getFileId()), str(file.getCommitTime()), name.rpartition("/")[0]))
     finally:
         view.close()
-    return sorted((file for file in found if is_completed(file.instant)), key=lambda file: file.name)
+    return sorted((file for file in slices if is_completed(file.instant)), key=lambda file: file.name)
 
 
 def compare(gateway: Gateway, pipeline: Pipeline, storage: Storage) -> Comparison:
     """Compares it with a listing of the table, which takes longer the more files the table has."""
     timeline = Timeline.load(storage)
-    there = dict(storage.walk())
-    found = _sorted_out(timeline, there)
-    listed = found.committed
+    sizes = dict(storage.walk())
+    files = _sorted_out(timeline, sizes)
+    listed = files.committed
     if cut := _cut_completions(storage):
-        return found.compared(unreadable=f"cut off: {', '.join(cut[:EXAMPLES])}")
+        return files.compared(unreadable=f"cut off: {', '.join(cut[:EXAMPLES])}")
     try:
-        known = _known(gateway, pipeline, storage)
+        metadata_sizes = _known(gateway, pipeline, storage)
     except Exception as error:  # damaged files make Hudi raise all sorts of errors
         why = " ".join(f"{type(error).__name__}: {error}".split())[:500]
-        return found.compared(unreadable=why)
-    if known is None:
-        return found.compared()
+        return files.compared(unreadable=why)
+    if metadata_sizes is None:
+        return files.compared()
     # It still lists the files that a pending clean has deleted.
     cleaned = timeline.pending_clean()
     leaving = set(timeline.clean_plan(cleaned).files) if cleaned else set()
-    lacking = sorted(path for path in listed if path not in known and path not in leaving)
-    gone = sorted(path for path in known if path not in there and path not in leaving)
-    differing = sorted(path for path, size in known.items() if there.get(path, size) != size)
-    return found.compared(lacking, gone, differing)
+    lacking = sorted(path for path in listed if path not in metadata_sizes and path not in leaving)
+    missing_paths = sorted(path for path in metadata_sizes if path not in sizes and path not in leaving)
+    differing = sorted(path for path, size in metadata_sizes.items() if sizes.get(path, size) != size)
+    return files.compared(lacking, missing_paths, differing)
 
 
 def rebuild(
@@ -140,9 +140,9 @@ def require_none_later(writer: Any, storage: Storage, instant: str) -> None:
 
 def sweep(storage: Storage) -> list[str]:
     """Lists the table and deletes the files of instants that were rolled back; returns them."""
-    left = _sorted_out(Timeline.load(storage), [path for path, _ in storage.walk()]).leftovers
-    storage.delete_files(left)
-    return left
+    undone_paths = _sorted_out(Timeline.load(storage), [path for path, _ in storage.walk()]).leftovers
+    storage.delete_files(undone_paths)
+    return undone_paths
 
 
 @dataclass(frozen=True)
@@ -176,14 +176,14 @@ def _sorted_out(timeline: Timeline, paths: Iterable[str]) -> _Files:
     archived = timeline.archived_changes() if away else set()
     undone = timeline.rolled_back() if away - archived else set()
     files = _Files([], [], [])
-    for time, found in sorted(by_instant.items()):
-        known = timeline.get(time)
-        if time in archived or (known is not None and known.phase is Phase.COMPLETED):
-            files.committed.extend(found)
-        elif known is None and time in undone and time not in timeline.rolling_back:
-            files.leftovers.extend(found)
-        elif known is None and time < timeline.oldest:
-            files.unknown.extend(found)
+    for time, instant_paths in sorted(by_instant.items()):
+        instant = timeline.get(time)
+        if time in archived or (instant is not None and instant.phase is Phase.COMPLETED):
+            files.committed.extend(instant_paths)
+        elif instant is None and time in undone and time not in timeline.rolling_back:
+            files.leftovers.extend(instant_paths)
+        elif instant is None and time < timeline.oldest:
+            files.unknown.extend(instant_paths)
     return files
 
 
@@ -227,7 +227,7 @@ def look(gateway: Gateway, pipeline: Pipeline) -> Findings:
     timeline = Timeline.load(storage)
     schema = evolution.schema_to_commit(storage, timeline) or avro_schema(pipeline)
     indexes = statistics.Indexes.of(storage)
-    wanted = statistics.wanted(pipeline, schema) if indexes.are_told else []
+    columns_to_bound = statistics.wanted(pipeline, schema) if indexes.are_told else []
     files = committed_files(gateway, pipeline)
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
         columns = list(pool.map(lambda file: _columns(storage, file.name), files))
@@ -235,8 +235,8 @@ def look(gateway: Gateway, pipeline: Pipeline) -> Findings:
     said = (properties.read(storage) or {}).get(ESCAPED)
     return Findings(
         foreign=tuple(indexes.foreign),
-        hiding=tuple(name for name in indexes.bounded if name not in wanted or name not in in_all),
-        lacking=tuple(name for name in wanted if name not in indexes.bounded and name in in_all),
+        hiding=tuple(name for name in indexes.bounded if name not in columns_to_bound or name not in in_all),
+        lacking=tuple(name for name in columns_to_bound if name not in indexes.bounded and name in in_all),
         escaped=pipeline.table.partition is not None and said == "true" and not pipeline.escapes_folders,
         looked=len(files),
     )

@@ -38,13 +38,13 @@ def make_table(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
     Raises:
         TimelineUnreadable: a quarantine was made here and is missing now.
     """
-    made, main = table_of(pipeline), Storage(pipeline.table.path)
-    aside = Storage(made.table.path)
+    quarantine, main = table_of(pipeline), Storage(pipeline.table.path)
+    aside = Storage(quarantine.table.path)
     require_known(main, aside)
     if not aside.exists(PROPERTIES):
         version = (properties.read(main) or {}).get(properties.VERSION)
-        table = made.table.model_copy(update={"version": version and int(version)})
-        instants.create_table(gateway, made.model_copy(update={"table": table}))
+        table = quarantine.table.model_copy(update={"version": version and int(version)})
+        instants.create_table(gateway, quarantine.model_copy(update={"table": table}))
     keep_place(main, aside, instant)
 
 
@@ -56,14 +56,14 @@ def open_instant(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
         TableMismatch: another table is there.
         PipelineConflict: another pipeline's quarantine is there.
     """
-    made, main = table_of(pipeline), Storage(pipeline.table.path)
-    require_there(main, Storage(made.table.path))
-    keep_place(main, Storage(made.table.path), instant)
-    instants.check_table(gateway, made)
-    _refuse_others(pipeline, Storage(made.table.path))
-    instants.request(gateway, made.table.path, instant)
+    quarantine, main = table_of(pipeline), Storage(pipeline.table.path)
+    require_there(main, Storage(quarantine.table.path))
+    keep_place(main, Storage(quarantine.table.path), instant)
+    instants.check_table(gateway, quarantine)
+    _refuse_others(pipeline, Storage(quarantine.table.path))
+    instants.request(gateway, quarantine.table.path, instant)
     reach(Point.APPEND_QUARANTINE_REQUESTED)
-    instants.to_inflight(gateway, made.table.path, instant)
+    instants.to_inflight(gateway, quarantine.table.path, instant)
     reach(Point.APPEND_QUARANTINE_OPEN)
 
 
@@ -88,15 +88,15 @@ def complete(
     Raises:
         TableMismatch: the instant is not there any more.
     """
-    made = table_of(pipeline)
-    require_there(Storage(pipeline.table.path), Storage(made.table.path))
-    timeline = Timeline.load(Storage(made.table.path))
+    quarantine = table_of(pipeline)
+    require_there(Storage(pipeline.table.path), Storage(quarantine.table.path))
+    timeline = Timeline.load(Storage(quarantine.table.path))
     if is_completed(timeline, instant):
         return
     if not may_complete(timeline, instant):
-        raise gone(made.table.path, instant)
+        raise gone(quarantine.table.path, instant)
     extra = {TRANSACTION_KEY: transaction, PIPELINE_KEY: pipeline.name}
-    commit.commit(gateway, made, instant, stats, extra, in_time)
+    commit.commit(gateway, quarantine, instant, stats, extra, in_time)
 
 
 def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str, path: str) -> None:
@@ -111,18 +111,18 @@ def roll_back(gateway: Gateway, pipeline: Pipeline, instant: str, path: str) -> 
     Raises:
         TableMismatch: the instant is completed there, although the main table's is not.
     """
-    made = table_of(pipeline, path)
-    timeline = Timeline.load(Storage(made.table.path))
+    quarantine = table_of(pipeline, path)
+    timeline = Timeline.load(Storage(quarantine.table.path))
     if is_completed(timeline, instant):
         raise TableMismatch(
-            f"{made.table.path}: instant {instant} is completed here, but pending in {pipeline.table.path}: a "
+            f"{quarantine.table.path}: instant {instant} is completed here, but pending in {pipeline.table.path}: a "
             "client restored that table. Restore both tables to the same time, then run `slshudi ledger rebuild`",
-            table=made.table.path,
+            table=quarantine.table.path,
             instant=instant,
         )
     if is_pending(timeline, instant):
-        markers.drop_misread(Storage(made.table.path), instant)
-        commit.roll_back(gateway, made, instant)
+        markers.drop_misread(Storage(quarantine.table.path), instant)
+        commit.roll_back(gateway, quarantine, instant)
 
 
 def files(gateway: Gateway, pipeline: Pipeline) -> list[Slice]:

@@ -144,24 +144,24 @@ def cluster(gateway: Gateway, pipeline: Pipeline, instant: str, inflight: Callab
         planned = gateway.hudi.common.util.ClusteringUtils.getPendingClusteringPlan(table.getMetaClient(), instant)
         slices = [item for group in planned.getInputGroups() for item in group.getSlices()]
         with by_todays_calendar(engine):
-            made = table.cluster(engine, instant)
+            write_metadata = table.cluster(engine, instant)
             inflight()
-            stats = write_stats(gateway, pipeline, instant, made)
-        metadata = made.getCommitMetadata().get()
+            stats = write_stats(gateway, pipeline, instant, write_metadata)
+        metadata = write_metadata.getCommitMetadata().get()
         for stat in stats:
             metadata.addWriteStat(stat.getPartitionPath(), stat)
-        made.setWriteStats(stats)
-        replaced = gateway.hudi.util.CommonClientUtils.getPartitionToReplacedFileIds(planned, made, config)
+        write_metadata.setWriteStats(stats)
+        replaced = gateway.hudi.util.CommonClientUtils.getPartitionToReplacedFileIds(planned, write_metadata, config)
         metadata.setPartitionToReplaceFileIds(replaced)
         storage = Storage(pipeline.table.path)
         read = [storage.relative(item.getDataFilePath()) for item in slices]
         written = Written.of(storage, metadata, stats, read)
-        there, rows = _rows(storage, read), sum(stat.getNumWrites() for stat in stats)
-        if there != rows or sum(len(ids) for ids in replaced.values()) != len(read):
+        old_rows, rows = _rows(storage, read), sum(stat.getNumWrites() for stat in stats)
+        if old_rows != rows or sum(len(ids) for ids in replaced.values()) != len(read):
             storage.delete_files(written.paths)
             raise TableError(
                 f"{storage.uri}: clustering {instant} wrote {rows} rows where the {len(read)} files that it replaces "
-                f"have {there}, or did not replace all of them; it is not completed, and the next run rolls it back",
+                f"have {old_rows}, or did not replace all of them; it is not completed, and the next run rolls it back",
                 table=storage.uri,
                 instant=instant,
             )
@@ -180,37 +180,39 @@ def complete_clustering(
         metadata: Hudi's commit metadata, as JSON.
         in_time: raises where it is too late to complete.
     """
-    found = gateway.hudi.common.model.HoodieCommitMetadata.fromJsonString(
+    commit_metadata = gateway.hudi.common.model.HoodieCommitMetadata.fromJsonString(
         metadata, gateway.java_class(_REPLACE_METADATA)
     )
-    with completing(gateway, pipeline, instant, found, in_time) as table:
+    with completing(gateway, pipeline, instant, commit_metadata, in_time) as table:
         timeline, generator = table.getActiveTimeline(), table.getMetaClient().getInstantGenerator()
         utils = gateway.hudi.common.util.ClusteringUtils
         inflight = utils.getInflightClusteringInstant(instant, timeline, generator).get()
-        timeline.transitionClusterInflightToComplete(False, inflight, found)
+        timeline.transitionClusterInflightToComplete(False, inflight, commit_metadata)
 
 
 def _rows(storage: Storage, files: list[str]) -> int:
     """Rows of base files, from their footers."""
     from pyarrow import dataset
 
-    found = dataset.dataset([storage.full(file) for file in files], filesystem=storage.filesystem, format="parquet")
-    return int(found.count_rows())
+    base_files = dataset.dataset(
+        [storage.full(file) for file in files], filesystem=storage.filesystem, format="parquet"
+    )
+    return int(base_files.count_rows())
 
 
 def clustering_options(pipeline: Pipeline) -> dict[str, str]:
     """The options of Hudi's client for clustering."""
-    wanted = pipeline.maintenance.clustering or Clustering()
+    clustering = pipeline.maintenance.clustering or Clustering()
     options = {
-        "hoodie.clustering.plan.strategy.small.file.limit": str(wanted.small_file),
-        "hoodie.clustering.plan.strategy.target.file.max.bytes": str(wanted.target_file),
+        "hoodie.clustering.plan.strategy.small.file.limit": str(clustering.small_file),
+        "hoodie.clustering.plan.strategy.target.file.max.bytes": str(clustering.target_file),
         # A file that is alone in its partition would be written anew for nothing, each time.
         "hoodie.clustering.plan.strategy.single.group.clustering.enabled": "false",
         **FILES,
     }
-    if wanted.sort:
-        options["hoodie.clustering.plan.strategy.sort.columns"] = ",".join(wanted.sort)
-        options["hoodie.layout.optimize.strategy"] = _ORDERS[wanted.order]
+    if clustering.sort:
+        options["hoodie.clustering.plan.strategy.sort.columns"] = ",".join(clustering.sort)
+        options["hoodie.layout.optimize.strategy"] = _ORDERS[clustering.order]
     return options
 
 
@@ -244,10 +246,10 @@ def compact(gateway: Gateway, pipeline: Pipeline, instant: str, inflight: Callab
             if name
         ]
         with by_todays_calendar(engine):
-            made = table.compact(engine, instant)
+            write_metadata = table.compact(engine, instant)
             inflight()
-            stats = write_stats(gateway, pipeline, instant, made)
-        stitched = gateway.hudi.util.CommonClientUtils.stitchCompactionHoodieWriteStats(made, stats)
+            stats = write_stats(gateway, pipeline, instant, write_metadata)
+        stitched = gateway.hudi.util.CommonClientUtils.stitchCompactionHoodieWriteStats(write_metadata, stats)
         return Written.of(storage, stitched.getCommitMetadata().get(), stats, read)
 
 
@@ -263,12 +265,12 @@ def complete_compaction(
         metadata: Hudi's commit metadata, as JSON.
         in_time: raises where it is too late to complete.
     """
-    found = gateway.hudi.common.model.HoodieCommitMetadata.fromJsonString(
+    commit_metadata = gateway.hudi.common.model.HoodieCommitMetadata.fromJsonString(
         metadata, gateway.java_class(_COMMIT_METADATA)
     )
-    with completing(gateway, pipeline, instant, found, in_time) as table:
+    with completing(gateway, pipeline, instant, commit_metadata, in_time) as table:
         helpers = gateway.hudi.table.action.compact.CompactHelpers.getInstance()
-        helpers.completeInflightCompaction(table, instant, found)
+        helpers.completeInflightCompaction(table, instant, commit_metadata)
 
 
 def roll_back_compaction(gateway: Gateway, pipeline: Pipeline, instant: str) -> None:
@@ -277,9 +279,9 @@ def roll_back_compaction(gateway: Gateway, pipeline: Pipeline, instant: str) -> 
     Hudi's client never does that: it would put the compaction back to REQUESTED and run it again.
     """
     base, timeline = pipeline.table.path, Timeline.load(Storage(pipeline.table.path))
-    found, begun = timeline.get(instant), timeline.rolling_back.get(instant)
+    compaction, begun = timeline.get(instant), timeline.rolling_back.get(instant)
     meta = gateway.meta_client(hadoop_path(base))
-    if begun is None and found is not None and found.phase is Phase.REQUESTED:
+    if begun is None and compaction is not None and compaction.phase is Phase.REQUESTED:
         # It wrote nothing; and Hudi cannot read the table while a plan is there that was cut off.
         meta.getActiveTimeline().deleteCompactionRequested(gateway.requested(meta, instant, ACTION))
         return

@@ -75,11 +75,13 @@ def archive(gateway: Gateway, pipeline: Pipeline) -> None:
 
 def _serve_metadata_table(gateway: Gateway, writer: Any) -> None:
     config, engine = writer.getConfig(), writer.getEngineContext()
-    told = gateway.hudi.table.HoodieSparkTable.create(config, engine).getMetaClient().getTableConfig()
-    if not config.isMetadataTableEnabled() or not told.isMetadataTableAvailable():
+    table_config = gateway.hudi.table.HoodieSparkTable.create(config, engine).getMetaClient().getTableConfig()
+    if not config.isMetadataTableEnabled() or not table_config.isMetadataTableAvailable():
         return
     # The class goes by the table's version: that of version 6 compacts at the time of its newest entry, not of now.
-    metadata = gateway.hudi.metadata.SparkMetadataWriterFactory.create(gateway.storage_conf, config, engine, told)
+    metadata = gateway.hudi.metadata.SparkMetadataWriterFactory.create(
+        gateway.storage_conf, config, engine, table_config
+    )
     try:
         metadata.performTableServices(gateway.hudi.common.util.Option.empty(), True)
     finally:
@@ -109,18 +111,24 @@ def _time(instant: str) -> datetime:
 
 
 def _options(pipeline: Pipeline) -> dict[str, str]:
-    kept = pipeline.maintenance
-    if kept.keep.commits is not None:
-        keep = {"hoodie.clean.policy": "KEEP_LATEST_COMMITS", "hoodie.clean.commits.retained": str(kept.keep.commits)}
+    maintenance = pipeline.maintenance
+    if maintenance.keep.commits is not None:
+        keep = {
+            "hoodie.clean.policy": "KEEP_LATEST_COMMITS",
+            "hoodie.clean.commits.retained": str(maintenance.keep.commits),
+        }
     else:
-        keep = {"hoodie.clean.policy": "KEEP_LATEST_BY_HOURS", "hoodie.clean.hours.retained": str(kept.keep.hours)}
+        keep = {
+            "hoodie.clean.policy": "KEEP_LATEST_BY_HOURS",
+            "hoodie.clean.hours.retained": str(maintenance.keep.hours),
+        }
     return {
         **keep,
         "hoodie.write.empty.clean.interval.hours": _EMPTY_CLEAN_HOURS,
-        "hoodie.keep.min.commits": str(kept.min_commits),
-        "hoodie.keep.max.commits": str(kept.max_commits),
+        "hoodie.keep.min.commits": str(maintenance.min_commits),
+        "hoodie.keep.max.commits": str(maintenance.max_commits),
         # Archival leaves this many commits whose log files no compaction has read.
-        **({COMPACT_AFTER: str(kept.compact_after)} if pipeline.compacts else {}),
+        **({COMPACT_AFTER: str(maintenance.compact_after)} if pipeline.compacts else {}),
     }
 
 

@@ -57,15 +57,15 @@ def end_of(gateway: Gateway, storage: Storage, instant: str, written: Collection
     """
     if storage.renames:
         return 0
-    left = sorted({*markers.marked(storage, instant)} - {*(written or ())})
-    if written is not None and not left:
+    unwritten_paths = sorted({*markers.marked(storage, instant)} - {*(written or ())})
+    if written is not None and not unwritten_paths:
         return 0
     ended = 0
     try:
         store, prefix = _store(gateway, storage.uri)
         writer = store.getWriteOperationHelper()
-        for asked in (prefix, *(f"{prefix}{path}" for path in left)):
-            for upload in _uploads(store, asked):
+        for key_prefix in (prefix, *(f"{prefix}{path}" for path in unwritten_paths)):
+            for upload in _uploads(store, key_prefix):
                 if instant_of(str(upload.getKey())) == instant:
                     ended += _ended(writer, upload)
     except Py4JError as error:
@@ -111,9 +111,9 @@ def _store(gateway: Gateway, table: str) -> tuple[Any, str]:
 
 
 def _uploads(store: Any, prefix: str) -> Iterator[Any]:
-    found = store.listUploads(prefix)
-    while found.hasNext():
-        yield found.next()
+    uploads = store.listUploads(prefix)
+    while uploads.hasNext():
+        yield uploads.next()
 
 
 def _passes(error: Py4JError) -> bool:

@@ -69,8 +69,8 @@ def client(
     timeline = timeline or Timeline.load(storage)
     if schema is None:
         schema = evolution.schema_to_commit(storage, timeline) or avro_schema(pipeline)
-    told = properties.read(storage) or {}
-    indexes = statistics.Indexes.of(storage, told)
+    table_properties = properties.read(storage) or {}
+    indexes = statistics.Indexes.of(storage, table_properties)
     if bounded is None:
         indexes.require_kept(storage.uri)
         bounded = indexes.bounded if timeline.completed(*CHANGES) or not indexes.are_told else None
@@ -79,24 +79,24 @@ def client(
     options = {**table.options, **statistics.options(pipeline, schema, bounded), **(more or {}), **PROTOCOL_OPTIONS}
     # The server would share the timeline with executors, which a commit does not have.
     options["hoodie.embed.timeline.server"] = "false"
-    if properties.VERSION in told:
+    if properties.VERSION in table_properties:
         # Hudi's default is its newest version, also for a table of an older one.
-        options[WRITE_VERSION] = told[properties.VERSION]
+        options[WRITE_VERSION] = table_properties[properties.VERSION]
     if table.upsert is not None:
         options |= upsert_options(table.upsert)
     if table.partition is not None:
         options["hoodie.datasource.write.partitionpath.field"] = table.partition.name
         options["hoodie.datasource.write.hive_style_partitioning"] = "true"
         options["hoodie.datasource.write.partitionpath.urlencode"] = str(pipeline.escapes_folders).lower()
-    given = gateway.jvm.java.util.Properties()
+    java_properties = gateway.jvm.java.util.Properties()
     for key, value in options.items():
-        given.setProperty(key, value)
+        java_properties.setProperty(key, value)
     config = (
         gateway.hudi.config.HoodieWriteConfig.newBuilder()
         .withPath(hadoop_path(table.path))
         .withSchema(schema)
         .forTable(table.name)
-        .withProps(given)
+        .withProps(java_properties)
         .build()
     )
     engine = gateway.hudi.client.common.HoodieSparkEngineContext(gateway.jsc)

@@ -157,18 +157,18 @@ class BaseFileWriter:
 
     def _make_room(self) -> None:
         """Writes or spills the largest partitions until half of the memory is free, and copies the others together."""
-        left = sum(partition.waiting.buffered_bytes for partition in self._partitions.values())
+        buffered_bytes = sum(partition.waiting.buffered_bytes for partition in self._partitions.values())
         for partition in sorted(self._partitions.values(), key=lambda item: -item.waiting.buffered_bytes):
             waiting = partition.waiting
-            if left <= BUFFER_BYTES // 2:
+            if buffered_bytes <= BUFFER_BYTES // 2:
                 waiting.own()
                 continue
-            left -= waiting.buffered_bytes
+            buffered_bytes -= waiting.buffered_bytes
             if self._may_write(partition):
                 self._write_rows(partition, *waiting.take())
             else:
                 waiting.spill(self._spill)
-        self._held = left
+        self._held = buffered_bytes
 
     def _write_rows(self, partition: _Partition, rows: pa.Table, size: int) -> None:
         """Adds a row group to the partition's file, and completes the file if it is long enough."""
@@ -176,10 +176,10 @@ class BaseFileWriter:
         if file is None:
             file = partition.file = self._start(partition.path)
         file.write(rows, size)
-        left = partition.waiting.buffered_bytes + partition.waiting.spilled_bytes + self._to_come(partition)
+        remaining_bytes = partition.waiting.buffered_bytes + partition.waiting.spilled_bytes + self._to_come(partition)
         ratio = file.written / max(1, file.arrow_bytes)
         # A file ends with the row group that brings it nearest to its size.
-        if self._is_full(file.written + self._row_group * ratio / 2, file.written, left * ratio):
+        if self._is_full(file.written + self._row_group * ratio / 2, file.written, remaining_bytes * ratio):
             self._finish(partition)
 
     def _to_come(self, partition: _Partition) -> float:

@@ -48,23 +48,23 @@ def file_groups(storage: Storage, partition: str, completed: Completed) -> dict[
     Raises:
         TableMismatch: a bucket has two file groups, so another writer did not keep to the index.
     """
-    found: dict[int, FileGroup] = {}
+    groups: dict[int, FileGroup] = {}
     for name in storage.names(partition) or []:
         base = _BASE_FILE.fullmatch(name)
         match = base or _LOG_FILE.fullmatch(name)
         if match is None or match["instant"] not in completed:
             continue
-        known = found.setdefault(bucket_of(match["id"]), FileGroup(match["id"], None, None))
-        if known.file_id != match["id"]:
+        group = groups.setdefault(bucket_of(match["id"]), FileGroup(match["id"], None, None))
+        if group.file_id != match["id"]:
             raise TableMismatch(
                 f"{storage.uri}: bucket {bucket_of(match['id'])} of a partition has two file groups, "
-                f"{known.file_id} and {match['id']}: another writer did not keep to the bucket index. Rewrite the "
+                f"{group.file_id} and {match['id']}: another writer did not keep to the bucket index. Rewrite the "
                 "partition with Hudi's data source and the same hoodie.bucket.index options",
                 table=storage.uri,
             )
-        if base and match["instant"] > (known.instant or ""):
-            found[bucket_of(match["id"])] = FileGroup(match["id"], name, match["instant"])
-    return found
+        if base and match["instant"] > (group.instant or ""):
+            groups[bucket_of(match["id"])] = FileGroup(match["id"], name, match["instant"])
+    return groups
 
 
 def new_file_id(bucket: int) -> str:

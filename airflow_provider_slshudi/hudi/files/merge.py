@@ -96,8 +96,8 @@ def reduce_rows(
     order = np.lexsort([*by, codes])
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     last = np.append(starts[1:], len(order)) - 1
-    kept = _folded(rows.take(order), starts, spec) if spec.partial_update else rows.take(order[last])
-    return kept, keys.take(_array(order[last]))
+    reduced_rows = _folded(rows.take(order), starts, spec) if spec.partial_update else rows.take(order[last])
+    return reduced_rows, keys.take(_array(order[last]))
 
 
 def _carried(rows: pa.Table, keys: pa.Array, spec: MergeSpec) -> tuple[pa.Table, pa.Array]:
@@ -154,12 +154,12 @@ def after(there: pa.Table, there_keys: pa.Array, rows: pa.Table, keys: pa.Array)
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    known = pc.is_in(there_keys, value_set=keys)
-    before = there.filter(known).select([name for name in rows.column_names if name not in PLACE])
+    shared_mask = pc.is_in(there_keys, value_set=keys)
+    before = there.filter(shared_mask).select([name for name in rows.column_names if name not in PLACE])
     for name in PLACE:
         before = before.append_column(name, pa.repeat(pa.scalar(-1, rows.schema.field(name).type), before.num_rows))
     before = before.select(rows.column_names).cast(rows.schema)
-    return pa.concat_tables([before, rows]), pa.concat_arrays([there_keys.filter(known).cast(keys.type), keys])
+    return pa.concat_tables([before, rows]), pa.concat_arrays([there_keys.filter(shared_mask).cast(keys.type), keys])
 
 
 def merge(there: pa.Table, there_keys: pa.Array, rows: pa.Table, keys: pa.Array, spec: MergeSpec) -> Merged:
@@ -175,29 +175,33 @@ def merge(there: pa.Table, there_keys: pa.Array, rows: pa.Table, keys: pa.Array,
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    at = pc.index_in(keys, value_set=there_keys)
-    is_new = pc.is_null(at).to_numpy(zero_copy_only=False)
+    positions = pc.index_in(keys, value_set=there_keys)
+    is_new = pc.is_null(positions).to_numpy(zero_copy_only=False)
     matching = pc.is_in(there_keys, value_set=keys).to_numpy(zero_copy_only=False)
     if matching.sum() > (~is_new).sum():
         single = _array(_single(there, there_keys, matching, spec))
         return merge(there.filter(single), there_keys.filter(single), rows, keys, spec)
-    found = pc.fill_null(at, 0).to_numpy(zero_copy_only=False)
+    indices = pc.fill_null(positions, 0).to_numpy(zero_copy_only=False)
     older = np.zeros(len(keys), bool)
     if spec.ordering_field is not None and there.num_rows:
-        theirs = there[spec.ordering_field].take(_array(found))
+        theirs = there[spec.ordering_field].take(_array(indices))
         older = pc.fill_null(pc.less(rows[spec.ordering_field], theirs), False).to_numpy() & ~is_new
     deletes = deleted(rows, spec)
     if spec.partial_update:
         matched = ~is_new
-        filled = _filled(rows, there, matched, found, older)
-        gone, written = matched, filled
+        filled = _filled(rows, there, matched, indices, older)
+        removal_mask, written = matched, filled
         counts = (int(is_new.sum()), int(matched.sum()), 0)
     else:
-        gone = ~is_new & ~older
+        removal_mask = ~is_new & ~older
         written = rows.filter(_array(~older & ~deletes))
-        counts = (int((is_new & ~deletes).sum()), int((gone & ~deletes).sum()), int((gone & deletes).sum()))
+        counts = (
+            int((is_new & ~deletes).sum()),
+            int((removal_mask & ~deletes).sum()),
+            int((removal_mask & deletes).sum()),
+        )
     keep = np.ones(there.num_rows, bool)
-    keep[found[gone]] = False
+    keep[indices[removal_mask]] = False
     return Merged(pa.concat_tables([there.filter(_array(keep)), written]), *counts)
 
 
@@ -222,8 +226,8 @@ def deleted(rows: pa.Table, spec: MergeSpec) -> np.ndarray[Any, Any]:
 
     if spec.delete_marker is None:
         return np.zeros(rows.num_rows, bool)
-    found: np.ndarray[Any, Any] = pc.fill_null(rows[spec.delete_marker], False).to_numpy()
-    return found
+    delete_mask: np.ndarray[Any, Any] = pc.fill_null(rows[spec.delete_marker], False).to_numpy()
+    return delete_mask
 
 
 def _filled(
@@ -278,8 +282,8 @@ def _newest(rows: pa.Table, starts: np.ndarray[Any, Any], spec: MergeSpec) -> np
     _, ranks = np.unique(_numbers(rows[spec.ordering_field]), return_inverse=True)
     groups = np.repeat(np.arange(len(starts)), np.diff(starts, append=count))
     heights = groups * count + ranks
-    found: np.ndarray[Any, Any] = heights == np.maximum.accumulate(heights)
-    return found
+    newest_mask: np.ndarray[Any, Any] = heights == np.maximum.accumulate(heights)
+    return newest_mask
 
 
 def _last(values: pa.ChunkedArray, newest: np.ndarray[Any, Any], starts: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -293,8 +297,8 @@ def _first(values: pa.ChunkedArray, newest: np.ndarray[Any, Any], starts: np.nda
     """For each key the place of the first value of the other rows; -1 if they have none."""
     count = len(values)
     has_value = values.is_valid().to_numpy() & ~newest
-    found = np.minimum.reduceat(np.where(has_value, np.arange(count), count), starts)
-    return np.where(found == count, -1, found)
+    first_places = np.minimum.reduceat(np.where(has_value, np.arange(count), count), starts)
+    return np.where(first_places == count, -1, first_places)
 
 
 def _chosen(values: pa.ChunkedArray, places: np.ndarray[Any, Any]) -> pa.ChunkedArray:
@@ -307,8 +311,8 @@ def _chosen(values: pa.ChunkedArray, places: np.ndarray[Any, Any]) -> pa.Chunked
 def _numbers(values: pa.ChunkedArray) -> np.ndarray[Any, Any]:
     import pyarrow as pa
 
-    found: np.ndarray[Any, Any] = values.cast(pa.int64()).to_numpy()
-    return found
+    numbers: np.ndarray[Any, Any] = values.cast(pa.int64()).to_numpy()
+    return numbers
 
 
 def _array(values: np.ndarray[Any, Any] | Sequence[int]) -> pa.Array:

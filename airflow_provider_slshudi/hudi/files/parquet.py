@@ -55,10 +55,10 @@ class Encodings:
         """The ParquetWriter's arguments that depend on the table's values."""
         if self._found is not None:
             return self._found
-        found = _encodings(table)
+        encodings = _encodings(table)
         if table.num_rows >= _LEAST_SAMPLE_ROWS:
-            self._found = found
-        return found
+            self._found = encodings
+        return encodings
 
 
 class BaseFile(AttemptFile):

@@ -54,9 +54,9 @@ class Spill:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(buffering=0, dir=self._folder)  # noqa: SIM115 - closed by `close`
             self._file.seek(self._end)
-            left = memoryview(content)
-            while left:
-                left = left[self._file.write(left) :]
+            remainder = memoryview(content)
+            while remainder:
+                remainder = remainder[self._file.write(remainder) :]
         except OSError as error:
             raise self._failed(error) from error
         place = self._end, content.size

@@ -108,16 +108,16 @@ class UpsertWriter:
         import pyarrow as pa
 
         file = LogFile(self._storage, self._spec.instant, self._token, partition, group.file_id)
-        gone = deleted(rows, self._spec.merge)
-        mask = pa.array(gone)
+        delete_mask = deleted(rows, self._spec.merge)
+        mask = pa.array(delete_mask)
         ordering = self._spec.merge.ordering_field
         values = rows[ordering].filter(mask).combine_chunks() if ordering is not None else None
         deletes = delete_records(keys.filter(mask), partition, values)
-        kept = pa.array(~gone)
+        upsert_mask = pa.array(~delete_mask)
         # Hudi names the file group here, not the file.
-        data = self._complete(rows.filter(kept), keys.filter(kept), partition, group.file_id)
+        data = self._complete(rows.filter(upsert_mask), keys.filter(upsert_mask), partition, group.file_id)
         self._mark(file)
-        file.write(self._spec.schema, data, self._encodings, deletes, int(gone.sum()))
+        file.write(self._spec.schema, data, self._encodings, deletes, int(delete_mask.sum()))
         self._close(file)
 
     def _base_file(self, partition: str, bucket: int, group: FileGroup | None, parts: Iterator[Part]) -> None:
@@ -126,15 +126,15 @@ class UpsertWriter:
         instant, spec = self._spec.instant, self._spec
         file_id = group.file_id if group is not None else new_file_id(bucket)
         file = BaseFile(self._storage, instant, self._token, partition, self._encodings, file_id)
-        there = pa.schema([*((name, pa.string()) for name in META_COLUMNS), *spec.columns]).empty_table()
+        existing_rows = pa.schema([*((name, pa.string()) for name in META_COLUMNS), *spec.columns]).empty_table()
         if group is not None and group.base_file is not None:
-            there = self._read(partition, group.base_file, there.schema)
-        there_keys = there[RECORD_KEY].combine_chunks()
+            existing_rows = self._read(partition, group.base_file, existing_rows.schema)
+        there_keys = existing_rows[RECORD_KEY].combine_chunks()
         if spec.merge.partial_update:
-            parts = after_existing(parts, there, there_keys)
+            parts = after_existing(parts, existing_rows, there_keys)
         rows, keys = self._folded(parts)
         data = self._complete(rows, keys, partition, file.name)
-        merged = merge(there, there_keys, data, keys, spec.merge)
+        merged = merge(existing_rows, there_keys, data, keys, spec.merge)
         if group is None and not merged.rows.num_rows:
             return  # deletes of keys that the table never had
         table = file.named(merged.rows)
@@ -156,11 +156,11 @@ class UpsertWriter:
         import pyarrow.parquet as pq
 
         path = f"{partition}/{name}" if partition else name
-        found = pq.read_table(self._storage.full(path), filesystem=self._storage.filesystem, partitioning=None)
+        file_rows = pq.read_table(self._storage.full(path), filesystem=self._storage.filesystem, partitioning=None)
         columns = {
-            field.name: found[field.name].cast(field.type)
-            if field.name in found.column_names
-            else pa.nulls(found.num_rows, field.type)
+            field.name: file_rows[field.name].cast(field.type)
+            if field.name in file_rows.column_names
+            else pa.nulls(file_rows.num_rows, field.type)
             for field in schema
         }
         return pa.table(columns, schema=schema)

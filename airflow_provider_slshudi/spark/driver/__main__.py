@@ -140,16 +140,16 @@ def reason(error: BaseException) -> str:
     If the system refused Java a file, the text names the file's owner. If a file of the metadata table is named, the
     text says what makes that table anew.
     """
-    found = _OWN.findall(str(error))
-    text = str(found[-1]) if found else f"{type(error).__name__}: {error}"
-    if not found and (unfit := python_archive.lacking(text)):
+    own_errors = _OWN.findall(str(error))
+    text = str(own_errors[-1]) if own_errors else f"{type(error).__name__}: {error}"
+    if not own_errors and (unfit := python_archive.lacking(text)):
         text = f"{type(unfit).__name__}: {unfit}"
-    path = None if found or isinstance(error, SlsHudiError) else owners.refused_in_java(text)
+    path = None if own_errors or isinstance(error, SlsHudiError) else owners.refused_in_java(text)
     if path is not None:
         refusal = denied("Hudi", path)
         text = f"{type(refusal).__name__}: {refusal}"
     line = " ".join(text.split())[:2000]
-    if found or f"/{METADATA_FOLDER}/" not in line or _FULL in line:
+    if own_errors or f"/{METADATA_FOLDER}/" not in line or _FULL in line:
         return line
     return (
         f"{line[:1800]} ... If it stays so, run `slshudi table rebuild-metadata`, which makes the metadata table anew"

@@ -149,10 +149,10 @@ class AppendTask:
             Staging(claim.storage, claim.instant, write_token, origin) as staging,
         ):
             for read in reading.rows():
-                made, pull = read.rows, read.pull
-                writer.write(made.data, made.keys, self.partition_name, made.partitions, read.done)
-                if made.unfit is not None:
-                    staging.add(decode_piece(pull, ()), made.unfit, pull.shard)
+                rows, pull = read.rows, read.pull
+                writer.write(rows.data, rows.keys, self.partition_name, rows.partitions, read.done)
+                if rows.unfit is not None:
+                    staging.add(decode_piece(pull, ()), rows.unfit, pull.shard)
             stats = writer.close()
         reach(Point.APPEND_TASK_WRITTEN)
         return TaskResult(stats, reading.done(), reading.tally(), staging.path, reading.unnamed())
@@ -187,11 +187,11 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     )
     results: list[TaskResult]
     results, cpu = each(spark, task, work)
-    kept = partitions_to_keep(results) if partition else None
-    if kept is not None:
+    paths = partitions_to_keep(results) if partition else None
+    if paths is not None:
         # The commit deletes the files of the first attempt: no write status lists them.
-        _log.warning("more partitions than one commit takes: rows beyond the %d with the most get none", len(kept))
-        task = replace(task, read=replace(task.read, rows=replace(task.read.rows, kept=kept)))
+        _log.warning("more partitions than one commit takes: rows beyond the %d with the most get none", len(paths))
+        task = replace(task, read=replace(task.read, rows=replace(task.read.rows, kept=paths)))
         results, again = each(spark, task, work)
         cpu += again
     tally = Tally.total([result.tally for result in results])
@@ -228,13 +228,13 @@ def partitions_to_keep(results: Sequence[TaskResult]) -> frozenset[str] | None:
     if files.total() <= MOST_FILES:
         return None
     # Each task may have a file of rows without partition.
-    room, kept = MOST_FILES - len(results), set[str]()
+    room, paths = MOST_FILES - len(results), set[str]()
     for path, _ in rows.most_common():
         room -= files[path]
         if room < 0:
             break
-        kept.add(path)
-    return frozenset(kept)
+        paths.add(path)
+    return frozenset(paths)
 
 
 def _quarantined(

@@ -71,11 +71,11 @@ class BatchChecks:
         else:
             rows = self._session.createDataFrame([], self._schema)
         try:
-            (found,) = rows.agg(*(figure for check in self._checks for figure in _figures(check))).collect()
+            (figures,) = rows.agg(*(figure for check in self._checks for figure in _figures(check))).collect()
         except Exception as error:
             self._require_computable(rows, error)
             raise
-        return [_result(check, found) for check in self._checks]
+        return [_result(check, figures) for check in self._checks]
 
     def _require_computable(self, rows: DataFrame, error: Exception) -> None:
         """Raises ConfigError for the first check that fails alone where reading the same rows does not."""
@@ -107,8 +107,8 @@ def _require_condition(rows: DataFrame, check: Check, source: str) -> None:
     why = ""
     try:
         condition = expr(text)
-        found = rows.agg(condition) if check.batch is not None else rows.select(condition)
-        type_ = found.dtypes[0][1]
+        frame = rows.agg(condition) if check.batch is not None else rows.select(condition)
+        type_ = frame.dtypes[0][1]
         if type_ != "boolean":
             why = f"is of type {type_}, expected a condition"
     except AnalysisException as error:  # ParseException is one
@@ -133,7 +133,7 @@ def _readings(rows: DataFrame) -> list[Column]:
 def _reason(error: Exception) -> str:
     """Spark's own line of an error: the one with the name of its kind, else the first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    named = (line[at.start() :] for line in lines if (at := re.search(r"\[[A-Z_]{4,}[A-Z_.]*\]", line)))
+    named = (line[kind.start() :] for line in lines if (kind := re.search(r"\[[A-Z_]{4,}[A-Z_.]*\]", line)))
     return next(named, lines[0] if lines else type(error).__name__)[:_LONGEST]
 
 

@@ -22,12 +22,12 @@ _CORE = re.compile(r"spark-core_[^/]*\.jar$")
 
 def lean(path: Sequence[str]) -> list[str]:
     """Python's search path without Spark's jar, which has no module, and without the zips of the installed PySpark."""
-    kept = [entry for entry in path if not _CORE.search(entry)]
-    found = PathFinder.find_spec("pyspark", [entry for entry in kept if not entry.endswith(".zip")])
-    if found is None or found.origin is None:
-        return kept
-    zips = Path(found.origin).resolve().parent / "python" / "lib"
-    return [entry for entry in kept if Path(entry).resolve().parent != zips]
+    entries = [entry for entry in path if not _CORE.search(entry)]
+    spec = PathFinder.find_spec("pyspark", [entry for entry in entries if not entry.endswith(".zip")])
+    if spec is None or spec.origin is None:
+        return entries
+    zips = Path(spec.origin).resolve().parent / "python" / "lib"
+    return [entry for entry in entries if Path(entry).resolve().parent != zips]
 
 
 class _Absent:
@@ -59,9 +59,9 @@ def _load(spark: str) -> None:
         _join_google()
         from airflow_provider_slshudi.spark.driver import append, upsert  # noqa: F401
     except Exception as error:
-        found = error if isinstance(error, ExecutorUnfit) else python_archive.unfit(f"{type(error).__name__}: {error}")
+        fault = error if isinstance(error, ExecutorUnfit) else python_archive.unfit(f"{type(error).__name__}: {error}")
         # Spark shows the text in lines of its own, so in one.
-        sys.exit(f"{ExecutorUnfit.__module__}.{ExecutorUnfit.__name__}: {' '.join(str(found).split())}")
+        sys.exit(f"{ExecutorUnfit.__module__}.{ExecutorUnfit.__name__}: {' '.join(str(fault).split())}")
 
 
 def _join_google() -> None:
@@ -75,10 +75,10 @@ def _join_google() -> None:
 
 def main() -> None:
     """Loads what tasks use, and serves Spark until it closes standard input."""
-    kept = lean(sys.path)
-    for entry in {*sys.path} - {*kept}:
+    entries = lean(sys.path)
+    for entry in {*sys.path} - {*entries}:
         sys.path_importer_cache.pop(entry, None)
-    sys.path[:] = kept
+    sys.path[:] = entries
     without_pandas()
     from pyspark import __version__, worker  # noqa: F401
     from pyspark.daemon import manager

@@ -60,15 +60,15 @@ class Access:
             raise RuntimeError("the log service is reached from tasks of the thread that was granted access only")
         token = _joined(self.half, bytes.fromhex(other))
         if token not in _kept:
-            asked = _Asked(self.teller, token)
-            keeper = Keeper(asked)
+            asker = _Asked(self.teller, token)
+            keeper = Keeper(asker)
             try:
                 first = keeper.get()
             except OSError as error:
                 raise SourceUnavailable(str(error), project=self.project, logstore=self.logstore) from error
             _kept.clear()
             keys = {name: getattr(first, name) for name in ("access_key_id", "access_key_secret", "security_token")}
-            _kept[token] = SlsConnection(**asked.service, **keys), keeper
+            _kept[token] = SlsConnection(**asker.service, **keys), keeper
         connection, keeper = _kept[token]
         return LogService(connection, self.project, self.logstore, credentials=keeper)
 
@@ -89,15 +89,15 @@ class _Asked:
         good = last is not None and (last.expires is None or time.time() < last.expires - EARLY)
         # An executor asks before its credentials expire only if the service refused them.
         question = last.access_key_id if last is not None and good else ""
-        told: dict[str, Any] = json.loads(self._ask(question))
-        if told.get("wrong"):
-            raise ConfigError(told["wrong"], source="SLS connection", field="credentials")
-        if told.get("missing"):
-            raise OSError(told["missing"])
-        self.service = told["service"]
-        seconds = told["seconds"]
+        answer: dict[str, Any] = json.loads(self._ask(question))
+        if answer.get("wrong"):
+            raise ConfigError(answer["wrong"], source="SLS connection", field="credentials")
+        if answer.get("missing"):
+            raise OSError(answer["missing"])
+        self.service = answer["service"]
+        seconds = answer["seconds"]
         expires = None if seconds is None else time.time() + seconds
-        keys = told["keys"]
+        keys = answer["keys"]
         secret, token = Secret(keys["access_key_secret"]), Secret(keys["security_token"])
         self._last = Credentials(keys["access_key_id"], secret, token, expires)
         return self._last

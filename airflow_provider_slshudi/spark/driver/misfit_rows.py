@@ -87,8 +87,8 @@ class QuarantineTask:
 
     def __call__(self, paths: Sequence[str], write_token: str) -> list[dict[str, Any]]:
         """Writes the logs of some staged files; returns one write stat per base file."""
-        main, wanted = self.claim.storage, self.claim.require
-        with BaseFileWriter(self.storage, self.claim.instant, write_token, self.target_bytes, wanted) as writer:
+        main, require = self.claim.storage, self.claim.require
+        with BaseFileWriter(self.storage, self.claim.instant, write_token, self.target_bytes, require) as writer:
             for path in paths:
                 with main.filesystem.open_input_stream(main.full(path)) as source:
                     for batch in pa.ipc.open_stream(source):
@@ -112,20 +112,22 @@ def logs_of(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
     inner = pairs.flatten()
     names, values = inner.field("key"), inner.field("value")
     encoded = names.dictionary_encode()
-    known = {name: code for code, name in enumerate(encoded.dictionary.to_pylist())}
+    code_by_name = {name: code for code, name in enumerate(encoded.dictionary.to_pylist())}
     codes = np.asarray(encoded.indices)
     named = [key for key in keys if key not in META.names]
     for key in named:
         places = np.full(len(pairs), -1, np.int64)
-        if (code := known.get(key.encode())) is not None:
+        if (code := code_by_name.get(key.encode())) is not None:
             hits = np.nonzero(codes == code)[0]
             places[owner[hits]] = hits
         columns[key] = values.take(pa.array(places, mask=places < 0))
-    rest = ~np.isin(codes, [known[key.encode()] for key in named if key.encode() in known])
+    rest = ~np.isin(codes, [code_by_name[key.encode()] for key in named if key.encode() in code_by_name])
     offsets = np.zeros(len(pairs) + 1, np.int32)
     np.cumsum(np.bincount(owner[rest], minlength=len(pairs)), out=offsets[1:])
-    kept = pa.array(np.nonzero(rest)[0])
-    columns[REST.name] = pa.MapArray.from_arrays(pa.array(offsets), names.take(kept), values.take(kept), REST.type)
+    indices = pa.array(np.nonzero(rest)[0])
+    columns[REST.name] = pa.MapArray.from_arrays(
+        pa.array(offsets), names.take(indices), values.take(indices), REST.type
+    )
     return pa.table(columns)
 
 

@@ -119,9 +119,9 @@ class Remote:
         try:
             return self._report(done, last).end
         except Exception as error:
-            gone = isinstance(error, OSError) and isinstance(error.__cause__, _GONE)
-            self._gone = min(self._gone, clock()) if gone else float("inf")
-            since, patience = (self._gone, GONE_SECONDS) if gone else (self._reached, LOST_SECONDS)
+            refused = isinstance(error, OSError) and isinstance(error.__cause__, _GONE)
+            self._gone = min(self._gone, clock()) if refused else float("inf")
+            since, patience = (self._gone, GONE_SECONDS) if refused else (self._reached, LOST_SECONDS)
             if clock() - since < patience and clock() - self._reached < LOST_SECONDS:
                 return None
             return f"the task was not reached for {clock() - self._reached:.0f} seconds: {error}"

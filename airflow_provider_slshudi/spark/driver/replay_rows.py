@@ -63,16 +63,16 @@ class ReplayTask:
     def __call__(self, files: Sequence[Slice], write_token: str) -> ReplayResult:
         """Moves the logs that fit; a file without such logs stays as it is."""
         reach(Point.APPEND_TASK_STARTED)
-        claim, maker, left = self.claim, RowMaker(self.rows), Counter[str]()
+        claim, maker, unfit_counts = self.claim, RowMaker(self.rows), Counter[str]()
         written, taken = [], 0
         with BaseFileWriter(claim.storage, claim.instant, write_token, self.target_bytes, claim.require) as writer:
             for file in files:
                 with pq.ParquetFile(self.aside.filesystem.open_input_file(self.aside.full(file.name))) as parquet:
-                    stay = [self._move(rows, maker, writer, left) for rows in _row_groups(parquet)]
-                    if all(kept.all() for kept in stay):
+                    stay = [self._move(rows, maker, writer, unfit_counts) for rows in _row_groups(parquet)]
+                    if all(mask.all() for mask in stay):
                         continue
                     kept_rows = (
-                        rows.filter(pa.array(kept)) for rows, kept in zip(_row_groups(parquet), stay, strict=True)
+                        rows.filter(pa.array(mask)) for rows, mask in zip(_row_groups(parquet), stay, strict=True)
                     )
                     written.append(
                         slices.rewrite(self.aside, claim.instant, write_token, file, kept_rows, claim.require)
@@ -80,7 +80,7 @@ class ReplayTask:
                     taken += parquet.metadata.num_rows
             stats = writer.close()
         reach(Point.APPEND_TASK_WRITTEN)
-        return ReplayResult(stats, written, taken, dict(left))
+        return ReplayResult(stats, written, taken, dict(unfit_counts))
 
     def _move(self, rows: pa.Table, maker: RowMaker, writer: BaseFileWriter, left: Counter[str]) -> NDArray[Any]:
         """Writes the selected rows that fit into the main table; returns a mask of the rows that stay."""
@@ -90,12 +90,12 @@ class ReplayTask:
             return stay
         chosen = rows.take(pa.array(places)).combine_chunks()
         planned = chosen["planned"].combine_chunks().cast(pa.timestamp("us", "UTC"))
-        made = maker.made(logs_of(chosen, self.rows.keys), flat(chosen[RECORD_KEY]), planned)
-        writer.write(made.data, made.keys, self.partition_name, made.partitions)
+        new_rows = maker.made(logs_of(chosen, self.rows.keys), flat(chosen[RECORD_KEY]), planned)
+        writer.write(new_rows.data, new_rows.keys, self.partition_name, new_rows.partitions)
         fits = np.ones(len(places), np.bool_)
-        if made.unfit is not None:
-            fits[made.unfit.rows] = False
-            why = made.unfit.why
+        if new_rows.unfit is not None:
+            fits[new_rows.unfit.rows] = False
+            why = new_rows.unfit.why
             left.update(map(" ".join, zip(why["column_name"].to_pylist(), why["reason"].to_pylist(), strict=True)))
         stay[places[fits]] = False
         return stay
@@ -132,9 +132,9 @@ def replay(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     tasks = min(len(files), spark.defaultParallelism)
     results: list[ReplayResult]
     results, cpu = each(spark, task, [files[number::tasks] for number in range(tasks)])
-    left: Counter[str] = Counter()
+    unfit_counts: Counter[str] = Counter()
     for result in results:
-        left.update(result.left)
+        unfit_counts.update(result.left)
     stats = [stat for result in results for stat in result.stats]
     manifest = Manifest(
         order.transaction,
@@ -146,7 +146,7 @@ def replay(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         checks=checks.results([f"{storage.uri}/{stat['path']}" for stat in stats]),
         quarantine=[stat for result in results for stat in result.slices],
         taken=sum(result.taken for result in results),
-        left=dict(left),
+        left=dict(unfit_counts),
         spent=Spent(0, gateway.cpu_seconds(), cpu),
     )
     return leave(gateway, storage, pipeline, manifest)
@@ -168,7 +168,7 @@ def count(gateway: Gateway, pipeline: Pipeline) -> list[dict[str, Any]]:
     if not parts:
         return []
     sums = [("log_time_count", "sum"), ("log_time_min", "min"), ("log_time_max", "max")]
-    found = pa.concat_tables(parts).group_by(names).aggregate(sums).to_pylist()
+    groups = pa.concat_tables(parts).group_by(names).aggregate(sums).to_pylist()
     counted = [
         {
             "column": row["column_name"],
@@ -178,7 +178,7 @@ def count(gateway: Gateway, pipeline: Pipeline) -> list[dict[str, Any]]:
             "first_time": row["log_time_min_min"],
             "last_time": row["log_time_max_max"],
         }
-        for row in found
+        for row in groups
     ]
     return sorted(counted, key=lambda row: (-row["logs"], row["column"], row["reason"]))
 
@@ -192,10 +192,10 @@ def _by_rule(spec: RowSpec) -> RowSpec:
 
 def _selected(rows: pa.Table, selection: Selection) -> NDArray[Any]:
     chosen = np.ones(rows.num_rows, np.bool_)
-    wanted = asdict(selection)
+    filters = asdict(selection)
     for column, name in (("transaction_id", "transaction"), ("column_name", "column"), ("reason", "reason")):
-        if wanted[name] is not None:
-            chosen &= pc.equal(rows[column], wanted[name]).to_numpy(zero_copy_only=False)
+        if filters[name] is not None:
+            chosen &= pc.equal(rows[column], filters[name]).to_numpy(zero_copy_only=False)
     times = pc.divide(flat(rows["log_time"]).cast(pa.int64()), 1_000_000).to_numpy()
     if selection.since is not None:
         chosen &= times >= selection.since

@@ -59,9 +59,9 @@ class Server:
     def serve(self, listener: socket.socket, idle: float) -> None:
         """Serves until it was idle for `idle` seconds, or should not go on."""
         listener.settimeout(_GLANCE_SECONDS)
-        last, left = time.monotonic(), _REQUESTS
+        last, quota = time.monotonic(), _REQUESTS
         # Without its JVM, which started this interpreter, it can serve nothing.
-        while left and time.monotonic() - last < idle and os.getppid() == self._jvm:
+        while quota and time.monotonic() - last < idle and os.getppid() == self._jvm:
             try:
                 connection, _ = listener.accept()
             except TimeoutError:
@@ -73,7 +73,7 @@ class Server:
                 continue
             if not fit:
                 return
-            last, left = time.monotonic(), left - 1
+            last, quota = time.monotonic(), quota - 1
 
     def _answer(self, connection: socket.socket) -> bool | None:
         """Serves one request; whether this process may go on, None if it accepted no request."""
@@ -81,21 +81,21 @@ class Server:
             accepted = self._accepted(connection, requests)
             if accepted is None:
                 return None
-            asked, secrets = accepted
+            request, secrets = accepted
             over = threading.Event()
-            watched = connection.dup(), float(asked["deadline"]), over
+            watched = connection.dup(), float(request["deadline"]), over
             threading.Thread(target=_watch, args=watched, daemon=True).start()
             # A client that stands still holds its job up until the deadline, and no part of a line is left out.
-            connection.settimeout(max(float(asked["deadline"]) - clock(), HANDSHAKE_SECONDS))
+            connection.settimeout(max(float(request["deadline"]) - clock(), HANDSHAKE_SECONDS))
             lines, fit = _Lines(connection), True
             try:
                 with redirect_stdout(lines), redirect_stderr(lines):
-                    self._run(Verb(asked["verb"]), JobOrder(**asked["order"]), float(asked["deadline"]), secrets)
+                    self._run(Verb(request["verb"]), JobOrder(**request["order"]), float(request["deadline"]), secrets)
                 outcome = Outcome.DONE
             except Exception as error:
                 outcome, fit = Outcome.FAILED, is_own(error)
                 print(last_words(error), file=lines)
-            ends = outcome is Outcome.FAILED and asked["verb"] == Verb.APPEND.value
+            ends = outcome is Outcome.FAILED and request["verb"] == Verb.APPEND.value
             if not ends:
                 over.set()
             connection.settimeout(HANDSHAKE_SECONDS)
@@ -123,8 +123,8 @@ class Server:
         """The request, once its client has said go, and the secrets that the client then gave."""
         connection.settimeout(HANDSHAKE_SECONDS)
         try:
-            asked = receive(requests)
-            if not same_user(connection) or asked["identity"] != self._identity:
+            request = receive(requests)
+            if not same_user(connection) or request["identity"] != self._identity:
                 send(connection, {"refused": "it serves another user, version or environment"})
                 return None
             send(connection, {"pid": os.getpid(), "group": os.getpgrp()})
@@ -132,7 +132,7 @@ class Server:
                 return None
             secrets = receive(requests)
             send(connection, BEGUN)
-            return asked, secrets
+            return request, secrets
         except (OSError, ValueError, KeyError):
             return None
 
@@ -168,22 +168,22 @@ class _Lines(Printed):
 def _watch(connection: socket.socket, deadline: float, over: threading.Event) -> None:
     with connection:
         while not over.is_set():
-            left = deadline - clock()
+            seconds = deadline - clock()
             # A client says nothing after its go: only its end makes the connection readable.
-            gone = select.select([connection], [], [], max(0.0, min(left, _GLANCE_SECONDS)))[0]
-            if not over.is_set() and (gone or clock() >= deadline):
+            readable = select.select([connection], [], [], max(0.0, min(seconds, _GLANCE_SECONDS)))[0]
+            if not over.is_set() and (readable or clock() >= deadline):
                 os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def _listen(path: Path) -> socket.socket:
     """Listens at `path`, in the place of a process that ended without removing its socket."""
-    made = path.with_suffix(f".{os.getpid()}")
+    temporary = path.with_suffix(f".{os.getpid()}")
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(made))
-    made.chmod(0o600)
+    listener.bind(str(temporary))
+    temporary.chmod(0o600)
     # No caller is accepted while a job runs. If no more fit, others would take this process for gone.
     listener.listen(4096)
-    made.rename(path)
+    temporary.rename(path)
     return listener
 
 

@@ -107,8 +107,8 @@ class UnnamedKeys:
         type_ = parse_type(spec.type)
         for text in texts.to_pylist():
             fields: dict[str, Any] = {}
-            for at, value in unnamed_fields(_parsed(text), type_, path):
-                fields.setdefault(place_of(spec.key, at)[:LONGEST], value)
+            for field_path, value in unnamed_fields(_parsed(text), type_, path):
+                fields.setdefault(place_of(spec.key, field_path)[:LONGEST], value)
             self._logs.update(fields.keys())
             for key, value in fields.items() if self._with_values else ():
                 examples = self._examples.setdefault(key, [])

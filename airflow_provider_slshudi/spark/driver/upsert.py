@@ -111,7 +111,7 @@ class UpsertTask:
         began = time.process_time()
         reach(Point.APPEND_TASK_STARTED)
         self.claim.require()
-        reading, kept, size = self._reading(ranges), defaultdict[int, list[pa.Table]](list), 0
+        reading, tables, size = self._reading(ranges), defaultdict[int, list[pa.Table]](list), 0
         for read in reading.rows():
             table, owners = self._addressed(read.rows, read.logs, read.pull.shard)
             size += table.nbytes
@@ -119,15 +119,18 @@ class UpsertTask:
             table, ends = table.take(order), np.cumsum(np.bincount(owners, minlength=self.writers))
             for owner, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
                 if begin < end:
-                    kept[owner].append(table.slice(begin, end - begin))
+                    tables[owner].append(table.slice(begin, end - begin))
             if size >= SEND_BYTES:
-                yield from _packed(kept)
-                kept, size = defaultdict(list), 0
-        yield from _packed(kept)
-        told: dict[str, Any] = {"ranges": [asdict(done) for done in reading.done()], "tally": asdict(reading.tally())}
-        told["unnamed"] = asdict(reading.unnamed())
-        told["cpu"] = time.process_time() - began
-        yield 0, (_TOLD, json.dumps(told).encode())
+                yield from _packed(tables)
+                tables, size = defaultdict(list), 0
+        yield from _packed(tables)
+        summary: dict[str, Any] = {
+            "ranges": [asdict(done) for done in reading.done()],
+            "tally": asdict(reading.tally()),
+        }
+        summary["unnamed"] = asdict(reading.unnamed())
+        summary["cpu"] = time.process_time() - began
+        yield 0, (_TOLD, json.dumps(summary).encode())
 
     def write(self, sent: Iterable[Content], write_token: str) -> Iterator[dict[str, Any]]:
         """Writes the buckets that this task owns.
@@ -135,12 +138,12 @@ class UpsertTask:
         Yields the figures sent to it, its write stats, its row count, and its CPU seconds.
         """
         began = time.process_time()
-        told: list[dict[str, Any]] = []
+        summaries: list[dict[str, Any]] = []
         stats: list[dict[str, Any]] = []
         with Changes(self.spec.merge) as changes:
             for kind, content in sent:
                 if kind == _TOLD:
-                    told.append(json.loads(content))
+                    summaries.append(json.loads(content))
                 else:
                     changes.add(pa.ipc.open_stream(content).read_all())
             if changes.count:
@@ -149,7 +152,7 @@ class UpsertTask:
                         writer.write(partition, bucket, parts)
                 stats = writer.stats
                 reach(Point.APPEND_TASK_WRITTEN)
-        yield {"told": told, "stats": stats, "rows": changes.count, "cpu": time.process_time() - began}
+        yield {"told": summaries, "stats": stats, "rows": changes.count, "cpu": time.process_time() - began}
 
     def _reading(self, ranges: list[Range]) -> Reading:
         return Reading(self.read, ranges)
@@ -209,15 +212,15 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         partition.name if partition else None,
     )
     results = run(spark, task, work) if work else []
-    told = [part for result in results for part in result["told"]]
-    tally = Tally.total([Tally(**part["tally"]) for part in told])
-    cpu = sum(float(part["cpu"]) for part in (*results, *told))
+    summaries = [part for result in results for part in result["told"]]
+    tally = Tally.total([Tally(**part["tally"]) for part in summaries])
+    cpu = sum(float(part["cpu"]) for part in (*results, *summaries))
     manifest = Manifest(
         order.transaction,
         order.token,
         order.instant,
         [stat for result in results for stat in result["stats"]],
-        [RangeDone(**done) for part in told for done in part["ranges"]],
+        [RangeDone(**done) for part in summaries for done in part["ranges"]],
         tally.misfits,
         time.monotonic() - started,
         unfit=tally.unfit,
@@ -225,7 +228,7 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         merged=sum(result["rows"] for result in results),
         dropped=tally.dropped,
         spent=Spent(tally.requests, gateway.cpu_seconds(), cpu),
-        unnamed=Unnamed.total(Unnamed(**part["unnamed"]) for part in told),
+        unnamed=Unnamed.total(Unnamed(**part["unnamed"]) for part in summaries),
     )
     return leave(gateway, storage, pipeline, manifest)
 

@@ -318,9 +318,9 @@ _COMPACTION = _Rewriting(
 def compare_metadata(gateway: Gateway, order: JobOrder) -> None:
     """Compares the metadata table with the files on storage, and leaves the result for the asker."""
     pipeline, storage = _table(order)
-    found = metadata_table.compare(gateway, pipeline, storage)
+    comparison = metadata_table.compare(gateway, pipeline, storage)
     ahead = instant_clock.ahead_of_metadata(gateway, storage)
-    leave_comparison(storage, order.transaction, replace(found, ahead=ahead))
+    leave_comparison(storage, order.transaction, replace(comparison, ahead=ahead))
 
 
 def rebuild_metadata(gateway: Gateway, order: JobOrder) -> None:
@@ -329,10 +329,10 @@ def rebuild_metadata(gateway: Gateway, order: JobOrder) -> None:
     reach(Point.METADATA_STARTED)
     _in_time(storage, order, "rebuild the metadata table")
     # Hudi's listing takes files for committed once archival has passed their instant.
-    if left := metadata_table.sweep(storage):
-        print(f"deleted {len(left)} files of instants that were rolled back: {', '.join(left[:3])}")
-    found = (read_findings(storage, order.transaction, order.digest) if order.transaction else None) or Findings()
-    metadata_table.rebuild(gateway, pipeline, partial(reach, Point.METADATA_DELETED), found.lacking, found.hiding)
+    if leftovers := metadata_table.sweep(storage):
+        print(f"deleted {len(leftovers)} files of instants that were rolled back: {', '.join(leftovers[:3])}")
+    bounds = (read_findings(storage, order.transaction, order.digest) if order.transaction else None) or Findings()
+    metadata_table.rebuild(gateway, pipeline, partial(reach, Point.METADATA_DELETED), bounds.lacking, bounds.hiding)
     reach(Point.METADATA_MADE)
 
 
@@ -413,9 +413,9 @@ def verify(spark: SparkSession, order: JobOrder, keys: Keys) -> None:
     from airflow_provider_slshudi.spark.driver.key_access import granted
 
     pipeline, storage = _table(order)
-    asked = question(storage, order.transaction, order.digest)
-    with granted(spark.sparkContext, pipeline.source, keys) if asked.source is not None else nullcontext() as access:
-        verify.verify(spark, pipeline, storage, order.transaction, asked, access)
+    inquiry = question(storage, order.transaction, order.digest)
+    with granted(spark.sparkContext, pipeline.source, keys) if inquiry.source is not None else nullcontext() as access:
+        verify.verify(spark, pipeline, storage, order.transaction, inquiry, access)
 
 
 SESSION: dict[Verb, Callable[[SparkSession, JobOrder, Keys], None]] = {
@@ -472,8 +472,8 @@ def _may_complete(storage: Storage, order: JobOrder, in_time: Callable[[], None]
 
 def _require_uncommitted(storage: Storage, instant: str) -> None:
     timeline = Timeline.load(storage)
-    found = timeline.get(instant)
-    if found is not None and found.phase is Phase.COMPLETED and instant not in timeline.rolling_back:
+    entry = timeline.get(instant)
+    if entry is not None and entry.phase is Phase.COMPLETED and instant not in timeline.rolling_back:
         raise TableError(
             f"{storage.uri}: instant {instant} is completed, and a completed instant is never rolled back; nothing was "
             "done",
@@ -490,8 +490,8 @@ def _is_ours(storage: Storage, order: JobOrder) -> bool:
 
 def _require_inflight(storage: Storage, instant: str) -> None:
     timeline = Timeline.load(storage)
-    found = timeline.get(instant)
-    state = found.phase.value if found else "not on the timeline"
+    entry = timeline.get(instant)
+    state = entry.phase.value if entry else "not on the timeline"
     if instant in timeline.rolling_back:
         state = "being rolled back"
     if state != Phase.INFLIGHT.value:

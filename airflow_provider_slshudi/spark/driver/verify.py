@@ -63,14 +63,14 @@ def compare(
     if erased is not None:
         rows = rows.union(erased.select("key", "written", "aside", f.lit(True)))
     keys = _distinct_keys(_placed(_parsed(rows, late), _buckets(spark, ranges), _width(ranges), replays))
-    found, outside = [], []
+    counts, outside = [], []
     for row in _by_range(_with_groups(keys, groups)).collect():
         if row["number"] is None:
             outside.append(Outside(row["shard"], row["rows"], row["key"]))
         else:
-            found.append(RangeFound(**{item.name: row[item.name] for item in fields(RangeFound)}))
+            counts.append(RangeFound(**{item.name: row[item.name] for item in fields(RangeFound)}))
     return Findings(
-        sorted(found, key=lambda item: item.number),
+        sorted(counts, key=lambda item: item.number),
         sorted(outside, key=lambda item: -1 if item.shard is None else item.shard),
     )
 
@@ -95,15 +95,15 @@ def _parsed(rows: DataFrame, late: Sequence[str]) -> DataFrame:
     # Nineteen digits may exceed a bigint.
     cursor = f.expr("try_cast(parts[1] as bigint)")
     readable = split.withColumn("cursor", cursor)
-    known = f.col("cursor").isNotNull()
+    ours = f.col("cursor").isNotNull()
     return readable.select(
         "key",
         "written",
         "aside",
         "erased",
-        f.when(known, f.col("parts")[0].cast("int")).alias("shard"),
+        f.when(ours, f.col("parts")[0].cast("int")).alias("shard"),
         "cursor",
-        f.when(known, f.col("parts")[2].cast("int")).alias("index"),
+        f.when(ours, f.col("parts")[2].cast("int")).alias("index"),
     )
 
 
@@ -308,7 +308,7 @@ def verify(
         access: how tasks get the log service's credentials; None where the question does not ask the service.
     """
     # First: then the snapshots lack all that these erasures took.
-    gone = _erased(spark, storage)
+    erased = _erased(spark, storage)
     # The quarantine first: then the main table has completed every instant that the quarantine's snapshot holds.
     aside = None if question.quarantine is None else spark.read.format("hudi").load(hadoop_path(question.quarantine))
     table = spark.read.format("hudi").load(hadoop_path(pipeline.table.path))
@@ -316,12 +316,12 @@ def verify(
     late = [item.time for item in Timeline.load(storage) if (item.completion or "") > question.as_of]
     groups = None
     if question.source is not None and access is not None:
-        wanted = [(number, Range(question.ranges[number][0], begin, end)) for number, begin, end in question.source]
+        spans = [(number, Range(question.ranges[number][0], begin, end)) for number, begin, end in question.source]
         density = {int(shard): Density(size, 0.0) for shard, size in question.density.items()}
-        groups = recount(spark, access, pipeline, wanted, density)
+        groups = recount(spark, access, pipeline, spans, density)
     late += question.undecided
-    found = compare(spark, table, question.ranges, late, groups, aside, question.replays, gone)
-    verification_report.answer(storage, id_, found)
+    findings = compare(spark, table, question.ranges, late, groups, aside, question.replays, erased)
+    verification_report.answer(storage, id_, findings)
 
 
 def _erased(spark: SparkSession, storage: Storage) -> DataFrame | None:
@@ -330,8 +330,8 @@ def _erased(spark: SparkSession, storage: Storage) -> DataFrame | None:
 
     parts = [
         spark.read.parquet(*(hadoop_path(f"{storage.uri}/{path}") for path in paths)).withColumn("aside", f.lit(aside))
-        for of, aside in ((erasures.TABLE, False), (erasures.QUARANTINE, True))
-        if (paths := erasures.keys_of(storage, of))
+        for table, aside in ((erasures.TABLE, False), (erasures.QUARANTINE, True))
+        if (paths := erasures.keys_of(storage, table))
     ]
     # A file that holds a row twice may have been erased whole.
     return reduce(lambda these, more: these.union(more), parts).distinct() if parts else None
