@@ -21,7 +21,7 @@ KINDS = {
     "api_server": "API server",
     "triggerer": "triggerer",
     "driver/resident_driver.py": "resident process",
-    "job.daemon": "resident process",
+    "driver.daemon": "resident process",
 }
 """What a process is, by a part of its command line; in this order. What is none of these is what started it."""
 OTHER = "other"

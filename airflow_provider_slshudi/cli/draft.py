@@ -123,4 +123,4 @@ def dag_file(name: str, upserts: bool) -> str:
     imported = ",\n".join(f"    {role}_dag" for role in sorted(roles))
     dags = "\n".join(f'{role} = {role}_dag("{name}")' for role in roles)
     about = f'"""The DAGs of pipeline {name}: its file is {name}.yaml."""'
-    return f"{about}\n\nfrom airflow_provider_slshudi.dag.factories import (\n{imported},\n)\n\n{dags}\n"
+    return f"{about}\n\nfrom airflow_provider_slshudi import (\n{imported},\n)\n\n{dags}\n"

@@ -1,6 +1,6 @@
 """A pipeline as DAGs; a DAG file names the pipeline and calls one of these.
 
-    from airflow_provider_slshudi.dag.factories import tail_dag
+    from airflow_provider_slshudi import tail_dag
 
     dag = tail_dag("ad_events")
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from airflow_provider_slshudi.exceptions import ForeignWrite
 from airflow_provider_slshudi.handover import ROOT
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.storage.files import Storage
@@ -46,6 +47,33 @@ class Erasure:
 def is_accepted(main: Storage, of: str, instant: str) -> bool:
     """Whether a person accepted the change."""
     return main.exists(_note(of, instant))
+
+
+def require_accepted(main: Storage, uri: str, pipeline: str, of: str, instant: str, operation: str) -> None:
+    """Refuses another client's change of one of a pipeline's tables, unless a person accepted it as an erasure.
+
+    Args:
+        main: the main table's storage.
+        uri: of the table that was changed.
+        pipeline: its name.
+        of: TABLE or QUARANTINE.
+        instant: the change's instant.
+        operation: Hudi's name of the change.
+
+    Raises:
+        ForeignWrite: no person accepted it.
+    """
+    if is_accepted(main, of, instant):
+        return
+    raise ForeignWrite(
+        f"{uri}: pipeline {pipeline} did not write instant {instant} ({operation}). Nothing more is written until you "
+        "decide: if it only took rows away (retention, erasure) and was meant, run `slshudi table accept-erased "
+        f"{pipeline} --reason TEXT`; if it added or changed rows and was meant, `slshudi ledger rebuild {pipeline}` "
+        "takes the table as it is; if it was not meant, find out who writes there, and restore the table to before it",
+        table=uri,
+        instant=instant,
+        operation=operation,
+    )
 
 
 def write_keys(main: Storage, of: str, instant: str, taken: Iterable[tuple[int, pa.Table]]) -> int:

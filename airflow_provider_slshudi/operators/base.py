@@ -86,7 +86,7 @@ class PipelineTask:
         end_with_supervisor()
         from airflow_provider_slshudi.hooks.work import work_of
         from airflow_provider_slshudi.transaction.context import Run
-        from airflow_provider_slshudi.transaction.quarantine import require_answer
+        from airflow_provider_slshudi.transaction.tables import TransactionTables
 
         def show(page: str) -> None:
             address = web_address(page)
@@ -101,7 +101,7 @@ class PipelineTask:
         run, dag = context["dag_run"], context.get("dag")
         dag_file = None if dag is None else dagfile.of(dag)
         self._work = work_of(self.pipeline, Run(run.dag_id, run.run_id, this_airflow()), dag_file, show)
-        require_answer(self._work, ANSWER_SECONDS)
+        TransactionTables.of(self._work).require_answer(ANSWER_SECONDS)
         return self._work
 
     @contextmanager

@@ -16,9 +16,9 @@ from airflow_provider_slshudi.handover.erasures import QUARANTINE, TABLE, Erasur
 from airflow_provider_slshudi.hudi.erasure import Change
 from airflow_provider_slshudi.hudi.instant_metadata import PIPELINE_KEY, SERVICES
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
-from airflow_provider_slshudi.transaction import quarantine
 from airflow_provider_slshudi.transaction.context import Work
 from airflow_provider_slshudi.transaction.settle import register
+from airflow_provider_slshudi.transaction.tables import TransactionTables
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def accept_erased(work: Work, reason: str) -> Erased:
 def _changes(work: Work) -> Iterator[tuple[str, Change, bool]]:
     """Completed changes by other clients that no person accepted as an erasure, and whether they stop the pipeline."""
     mark = work.ledger.accepted(work.pipeline.name)
-    tables = quarantine.existing(work, quarantine.places_of(work))
+    tables = TransactionTables.of(work).survey().storages
     for table, timeline in zip((TABLE, QUARANTINE), map(Timeline.load, tables), strict=False):
         for instant in timeline.completed(*CHANGES):
             is_ours = PIPELINE_KEY in timeline.extra_metadata(instant) or timeline.operation(instant) in SERVICES

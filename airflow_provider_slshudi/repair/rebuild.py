@@ -19,12 +19,12 @@ from airflow_provider_slshudi.hudi.layout import LAYOUT_1, PROPERTIES, REPLACE
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Commit, Timeline
 from airflow_provider_slshudi.ledger.records import CommittedBatch, Duties, Kind, RangeTotals
 from airflow_provider_slshudi.planning.ranges import Range, merge, overlap, subtract
-from airflow_provider_slshudi.storage.files import Storage
-from airflow_provider_slshudi.transaction import cutoff, quarantine, start_positions
+from airflow_provider_slshudi.transaction import cutoff, start_positions
 from airflow_provider_slshudi.transaction.context import Work
 from airflow_provider_slshudi.transaction.evidence import check_table_against_ledger, pending_of
 from airflow_provider_slshudi.transaction.resolve import roll_back
 from airflow_provider_slshudi.transaction.settle import register
+from airflow_provider_slshudi.transaction.tables import TransactionTables
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def rebuild(work: Work, table_is_gone: bool = False) -> Rebuilt:
     name = work.pipeline.name
     with work.lease() as lease:
         cutoff.take_away(work)
-        timeline = work.timeline()
+        timeline, tables = work.timeline(), TransactionTables.of(work)
         commits = commits_of(work, timeline)
         batches = committed_batches(work, commits)
         if twice := doubled(batches):
@@ -116,19 +116,22 @@ def rebuild(work: Work, table_is_gone: bool = False) -> Rebuilt:
         batches = without_filled_gaps(batches)
         _require_no_foreign_pending(work, timeline)
         # First: all that the ledger calls committed must be in the quarantine, too.
-        finished = quarantine.finish(work, lease, {batch.instant: batch.id for batch in batches})
-        quarantine.require_whole(work, ((instant, extra) for instant, _, extra in commits))
+        finished = tables.finish(lease, {batch.instant: batch.id for batch in batches})
+        tables.require_whole(((instant, extra) for instant, _, extra in commits))
         # Refuses live transactions before anything touches their pending instants.
         work.ledger.rebuild(name, batches, start_positions.read(work))
         for instant in finished:
             fencing.delete(work.storage, instant)
-        completed = [*timeline.completed(*CHANGES), *quarantine.timeline_of(work).completed(*CHANGES)]
+        completed = [
+            *timeline.completed(*CHANGES),
+            *(item for table in tables.beside for item in table.timeline().completed(*CHANGES)),
+        ]
         work.ledger.accept(name, max((str(instant.completion) for instant in completed), default=""))
         pending = pending_of(work)
         for instant, id_ in pending:
             roll_back(work, lease, instant, id_)
             fencing.delete(work.storage, instant)
-        for instant in quarantine.pending(work):
+        for instant in tables.pending_beside():
             roll_back(work, lease, instant, "")
     check_table_against_ledger(work)
     return Rebuilt(len(batches), [instant for instant, _ in pending])
@@ -156,7 +159,7 @@ def _require_no_foreign_pending(work: Work, timeline: Timeline) -> None:
 
 def _begin_anew(work: Work) -> Rebuilt:
     with work.lease():
-        for storage in (work.storage, Storage(work.pipeline.quarantine_path)):
+        for storage in TransactionTables.of(work).storages():
             if storage.exists(PROPERTIES) or any(Timeline.load(storage)) or next(storage.walk(), None) is not None:
                 raise TableError(
                     f"{storage.uri}: --table-is-gone was given, but the table or files of it are here, and readers of "
@@ -180,9 +183,10 @@ def commits_of(work: Work, timeline: Timeline) -> list[Commit]:
         TimelineUnreadable: the quarantine is not where it was made.
         TableMismatch: the table was restored, and the quarantine was not.
     """
-    quarantine.require_known(work)
+    tables = TransactionTables.of(work)
+    tables.require_known()
     commits = list(timeline.commits())
-    quarantine.require_no_more(work, {instant for instant, _, _ in commits})
+    tables.require_no_more({instant for instant, _, _ in commits})
     return commits
 
 

@@ -22,9 +22,9 @@ from airflow_provider_slshudi.handover.verification_report import (
 from airflow_provider_slshudi.hudi.layout import Phase
 from airflow_provider_slshudi.ledger.records import LIVE, Audit, RecordedRange, State, Transaction
 from airflow_provider_slshudi.sls.service import LogService
-from airflow_provider_slshudi.transaction import quarantine
 from airflow_provider_slshudi.transaction.context import Work
 from airflow_provider_slshudi.transaction.evidence import check_table_against_ledger
+from airflow_provider_slshudi.transaction.quarantine import Quarantine
 
 _COUNTS = ("recorded", "rows", "missing", "doubled", "foreign")
 _OF_SERVICE = ("compared", "not_comparable", "lacking", "strange")
@@ -329,8 +329,8 @@ def _quarantine(work: Work, completed: set[str]) -> tuple[list[str], str | None]
     These are the instants that the main table's timeline, read before, has completed and the quarantine has pending.
     Raises TimelineUnreadable where the quarantine is not where it was made.
     """
-    quarantine.require_known(work)
-    path, timeline = work.pipeline.quarantine_path, quarantine.timeline_of(work)
+    Quarantine(work).require_known()
+    path, timeline = work.pipeline.quarantine_path, Quarantine(work).timeline()
     pending = {item.time for item in timeline.pending()} | set(timeline.rolling_back)
     has_any = any(item.phase is Phase.COMPLETED for item in timeline)
     return sorted(pending & completed), path if has_any else None

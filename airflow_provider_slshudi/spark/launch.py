@@ -34,7 +34,7 @@ from airflow_provider_slshudi.storage.objectstore import is_stored
 from airflow_provider_slshudi.system.points import stops_drivers
 from airflow_provider_slshudi.system.processes import clock, ends_with_parent, for_children
 
-APPLICATION = str(Path(__file__).parents[1] / "job" / "__main__.py")
+APPLICATION = str(Path(__file__).parent / "driver" / "__main__.py")
 TAIL_LINES = 40
 RESIDENT = "resident"
 """In the place of a master: the settings of a resident process, which are the same for all that it does."""

@@ -46,7 +46,7 @@ BEGUN = {"begun": True}
 _START_SECONDS = 60.0
 _GLANCE_SECONDS = 0.5
 _FAILURE_SECONDS = 300.0
-_DRIVER = str(Path(__file__).parents[1] / "job" / "resident.py")
+_DRIVER = str(Path(__file__).parent / "driver" / "resident_driver.py")
 _PACKAGE = Path(__file__).parents[1]
 # Java, Hadoop, Spark, Python, S3, the log service's client and this package read these; LC_ALL stands for LANG.
 _PREFIXES = (

@@ -265,7 +265,7 @@ def _train(path: Path, work: Path, s3: bool) -> bool:
     options = [f"-XX:SharedArchiveFile={base}", f"-XX:ArchiveClassesAtExit={work / 'top'}"]
     for key, value in _conf("local[1]", "s3a://" if s3 else "", [*_SHORT_LIVED, *options]).items():
         command += ["--conf", f"{key}={value}"]
-    command += [str(Path(__file__).parents[1] / "job" / "warmup.py"), str(work / "table")]
+    command += [str(Path(__file__).parent / "driver" / "warmup.py"), str(work / "table")]
     return _runs(command) and _keep(work / "top", path)
 
 

@@ -15,8 +15,8 @@ from airflow_provider_slshudi.hudi.layout import CLUSTERING, FOLDER, METADATA_FO
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.records import State
 from airflow_provider_slshudi.storage.files import Storage
-from airflow_provider_slshudi.transaction import quarantine
 from airflow_provider_slshudi.transaction.context import Work
+from airflow_provider_slshudi.transaction.tables import TransactionTables
 
 _log = logging.getLogger(__name__)
 # Hudi carries a pending one out again, however far it had come.
@@ -43,7 +43,7 @@ def has_cut(work: Work) -> bool:
 
 
 def take_away(work: Work) -> bool:
-    """Removes what was cut off of the table, its quarantine and their metadata tables: completions, plans of
+    """Removes what was cut off of the transaction's tables and their metadata tables: completions, plans of
     services, and files of a timeline that did not get their name. Returns whether it looked: not in an object store.
 
     Raises:
@@ -147,8 +147,8 @@ def _prepared(work: Work) -> set[str]:
 
 
 def _renaming(work: Work) -> list[Storage]:
-    """The table's storage and its quarantine's; in an object store each file is whole or not there."""
-    return [storage for storage in quarantine.storages(work) if storage.renames]
+    """The storages of the transaction's tables; in an object store each file is whole or not there."""
+    return [storage for storage in TransactionTables.of(work).storages() if storage.renames]
 
 
 def _metadata(storage: Storage) -> Storage:

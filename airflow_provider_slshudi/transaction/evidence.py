@@ -13,10 +13,10 @@ from airflow_provider_slshudi.hudi.timeline import CHANGES, COMMITS, Timeline
 from airflow_provider_slshudi.ledger.records import Kind, State, Transaction
 from airflow_provider_slshudi.planning.ranges import overlap
 from airflow_provider_slshudi.storage.files import Storage
-from airflow_provider_slshudi.transaction import quarantine, timeline_view
+from airflow_provider_slshudi.transaction import timeline_view
 from airflow_provider_slshudi.transaction.context import Work
 from airflow_provider_slshudi.transaction.decisions import InstantState, decide
-from airflow_provider_slshudi.transaction.quarantine import Timelines
+from airflow_provider_slshudi.transaction.tables import Timelines, TransactionTables
 
 REBUILD = "slshudi ledger rebuild"
 
@@ -89,12 +89,12 @@ def require_agreement(work: Work, seen: Timelines | None = None) -> Timeline:
     the listing not, where `seen` has it.
 
     Raises:
-        As `check_table_against_ledger`, `refuse_foreign_writes` and `quarantine.require_no_newer`.
+        As `check_table_against_ledger`, `refuse_foreign_writes` and `TransactionTables.require_no_newer`.
     """
     timeline = timeline_view.timeline(work) if seen is None else seen.main
     check_table_against_ledger(work, timeline)
     refuse_foreign_writes(work, timeline)
-    quarantine.require_no_newer(work, timeline, None if seen is None else seen.aside)
+    TransactionTables.of(work).require_no_newer(timeline, seen)
     return timeline
 
 
@@ -150,7 +150,7 @@ def refuse_foreign_writes(work: Work, timeline: Timeline | None = None) -> None:
             _refuse_pipeline(work, instant.time, other)
         operation = timeline.operation(instant)
         if other is None and operation not in SERVICES:
-            quarantine.require_erasure(work, erasures.TABLE, instant, operation)
+            erasures.require_accepted(work.storage, work.storage.uri, name, erasures.TABLE, instant.time, operation)
     for pending, owner in _pending_owners(work.storage, timeline):
         if owner.pipeline != name:
             _refuse_pipeline(work, pending, owner.pipeline)

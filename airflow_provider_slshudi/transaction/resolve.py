@@ -23,10 +23,11 @@ from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.records import State, Transaction
 from airflow_provider_slshudi.system.points import Point, reach
-from airflow_provider_slshudi.transaction import context, cutoff, quarantine, timeline_view
+from airflow_provider_slshudi.transaction import context, cutoff, timeline_view
 from airflow_provider_slshudi.transaction.context import Work
 from airflow_provider_slshudi.transaction.decisions import Decision, InstantState, decide, why
 from airflow_provider_slshudi.transaction.evidence import REBUILD, Evidence, committed_elsewhere, look, state_of_pending
+from airflow_provider_slshudi.transaction.tables import TransactionTables
 
 _log = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ def resolve(work: Work, transaction: Transaction, lease: Lease, timeline: Timeli
         case Decision.RECOMMIT:
             _commit(work, transaction, lease, batch)
         case Decision.MARK_COMMITTED:
-            if quarantine.is_settled(work, transaction):
+            if TransactionTables.of(work).unsettled(transaction) is None:
                 _keep(work, transaction)
                 _committed(work, transaction, evidence, timeline)
             else:
@@ -146,16 +147,17 @@ def roll_back(work: Work, lease: Lease, instant: str, id_: str, token: int = 0) 
     Raises:
         TableError: the instant is still pending.
     """
-    quarantine.fence(work, instant)
+    tables = TransactionTables.of(work)
+    tables.fence(instant)
     reach(Point.SETTLE_FENCED)
-    with quarantine.swept(work, instant):
+    with tables.swept(instant):
         order = work.order(transaction=id_, token=token, instant=instant)
         work.change(lease, Verb.ROLLBACK, order, len(markers.marked(work.storage, instant)))
     reach(Point.SETTLE_ROLLED_BACK)
     is_pending = state_of_pending(work.timeline(), instant) is not InstantState.NOTHING
-    if is_pending or quarantine.is_pending(work, instant):
+    if is_pending or tables.is_pending_beside(instant):
         raise TableError(
-            f"{work.storage.uri}: instant {instant} is still on the timeline of the table, or of its quarantine, after "
+            f"{work.storage.uri}: instant {instant} is still on a timeline of the table, or of one beside it, after "
             "its rollback",
             table=work.storage.uri,
             instant=instant,
@@ -175,14 +177,15 @@ def abort(
         reason: for its history.
         is_rolled_back: whether its instant was rolled back just now.
     """
+    tables = TransactionTables.of(work)
     uploads = not is_rolled_back and seen.instant is not None and _may_upload(work, seen.instant)
-    if seen.instant is not None and (uploads or quarantine.is_pending(work, seen.instant)):
-        # Another client rolled back the main table's instant, and did not know of the quarantine's, nor of uploads.
+    if seen.instant is not None and (uploads or tables.is_pending_beside(seen.instant)):
+        # Another client rolled back the main table's instant, and did not know of those beside it, nor of uploads.
         roll_back(work, lease, seen.instant, transaction.id, transaction.token)
     elif seen.instant is not None:
         # The run that took the instant away may have died, or left files behind.
-        quarantine.fence(work, seen.instant)
-        with quarantine.swept(work, seen.instant):
+        tables.fence(seen.instant)
+        with tables.swept(seen.instant):
             pass
     work.ledger.aborted(transaction.id, transaction.token, f"timeline {seen.state.value}: {reason}")
     reach(Point.SETTLE_ABORTED)
@@ -219,10 +222,10 @@ def _commit(work: Work, transaction: Transaction, lease: Lease, batch: BatchOrde
             table=work.storage.uri,
             instant=transaction.instant,
         )
-    if not quarantine.is_settled(work, transaction):
+    if (unsettled := TransactionTables.of(work).unsettled(transaction)) is not None:
         raise CommitStateUnknown(
-            f"instant {transaction.instant} is committed in the table, but not yet in the quarantine "
-            f"{work.pipeline.quarantine_path}; the next settle commits it there",
+            f"instant {transaction.instant} is committed in the table, but not yet in {unsettled} beside "
+            "it; the next settle commits it there",
             table=work.storage.uri,
             instant=transaction.instant,
         )
@@ -263,7 +266,7 @@ def _may_upload(work: Work, instant: str) -> bool:
 
     Told by what stays until the transaction is aborted: a job that failed is begun again.
     """
-    stored = not all(storage.renames for storage in (work.storage, quarantine.storage_of(work, instant)))
+    stored = not all(storage.renames for storage in TransactionTables.of(work).storages(instant))
     return stored and batch_files.read_owner(work.storage, instant) is not None
 
 
@@ -287,10 +290,7 @@ def _overtaken(work: Work, timeline: Timeline, instant: str) -> str | None:
 
 def _keep(work: Work, transaction: Transaction) -> None:
     """Puts completions on the disk whose driver may have died before it did."""
-    parts = [work.storage]
-    if (transaction.manifest or {}).get("quarantined") is not None:
-        parts.append(quarantine.storage_of(work, transaction.instant))
-    for storage in parts:
+    for storage in TransactionTables.of(work).written(transaction):
         storage.sync()
 
 

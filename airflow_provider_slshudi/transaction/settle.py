@@ -15,13 +15,13 @@ from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.records import Kind, State, Transaction
 from airflow_provider_slshudi.storage.files import Storage
 from airflow_provider_slshudi.system.points import Point, reach
-from airflow_provider_slshudi.transaction import cutoff, quarantine
+from airflow_provider_slshudi.transaction import cutoff
 from airflow_provider_slshudi.transaction.context import Work, is_of
 from airflow_provider_slshudi.transaction.dangling import Ended, abandoned, is_quiet, quiet_in
 from airflow_provider_slshudi.transaction.decisions import Decision
 from airflow_provider_slshudi.transaction.evidence import ledger_lost, pending_of, require_agreement
-from airflow_provider_slshudi.transaction.quarantine import Timelines
 from airflow_provider_slshudi.transaction.resolve import resolve, roll_back_orphan
+from airflow_provider_slshudi.transaction.tables import Timelines, TransactionTables
 
 _log = logging.getLogger(__name__)
 
@@ -107,11 +107,12 @@ def settle(work: Work, ended: Ended, wait: float | None = None) -> list[Settled]
     """
     register(work)
     settled = []
+    tables = TransactionTables.of(work)
     timelines = _in_order(work, ended)
     if timelines is None:
         with work.lease(wait) as lease:
             reach(Point.SETTLE_LEASED)
-            for storage in _cut_off(quarantine.existing(work, quarantine.places_of(work))):
+            for storage in _cut_off(tables.survey().storages):
                 properties.restore(storage)
                 _log.warning("%s: a driver may have died while it changed %s, which is whole", storage.uri, PROPERTIES)
             cutoff.take_away(work)
@@ -125,12 +126,12 @@ def settle(work: Work, ended: Ended, wait: float | None = None) -> list[Settled]
                 _log.info("transaction %s of %s/%s is taken over: %s", id_, taken.dag_id, taken.run_id, why)
                 reach(Point.SETTLE_TAKEN_OVER)
                 settled.append(Settled(taken.id, taken.instant, resolve(work, taken, lease)))
-            waiting = quarantine.pending(work)
+            waiting = tables.pending_beside()
             for transaction, instant in _orphans(work, waiting):
                 roll_back_orphan(work, lease, transaction, instant)
                 settled.append(Settled(transaction.id, instant, Decision.ROLL_BACK))
             if unfinished := _unfinished(work, waiting):
-                for instant in quarantine.finish(work, lease, unfinished):
+                for instant in tables.finish(lease, unfinished):
                     settled.append(Settled(unfinished[instant], instant, Decision.RECOMMIT))
                     fencing.delete(work.storage, instant)
     try:
@@ -150,14 +151,14 @@ def _cut_off(tables: Sequence[Storage]) -> list[Storage]:
 
 def _in_order(work: Work, ended: Ended) -> Timelines | None:
     """What a look at the tables saw, if nothing is to be settled; None if something is."""
-    places = quarantine.places_of(work)
-    tables = quarantine.existing(work, places)
-    if _cut_off(tables) or cutoff.has_cut(work) or dangling(work, ended):
+    tables = TransactionTables.of(work)
+    survey = tables.survey()
+    if _cut_off(survey.storages) or cutoff.has_cut(work) or dangling(work, ended):
         return None
-    timelines = quarantine.timelines(work, places, tables)
-    if timelines.main.completed_twice() or timelines.aside.completed_twice():
+    timelines = survey.timelines()
+    if any(timeline.completed_twice() for timeline in timelines):
         return None
-    waiting = quarantine.pending(work, timelines)
+    waiting = tables.pending_beside(timelines)
     return None if _orphans(work, waiting, timelines.main) or _unfinished(work, waiting) else timelines
 
 
@@ -167,7 +168,7 @@ def _leave_one_completion(work: Work) -> None:
     Raises:
         TimelineUnreadable: the completions do not say the same.
     """
-    for storage in quarantine.existing(work, quarantine.places_of(work)):
+    for storage in TransactionTables.of(work).survey().storages:
         timeline = Timeline.load(storage)
         for stays, *others in timeline.completed_twice():
             if not timeline.say_the_same([stays, *others]):

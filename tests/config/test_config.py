@@ -19,7 +19,7 @@ from airflow_provider_slshudi.hudi.files.merge import PLACE
 from airflow_provider_slshudi.hudi.files.parquet import KEY, SEQUENCE
 from tests.pipelines import customers
 
-EXAMPLE = Path(__file__).parents[1] / "dags" / "pipelines" / "ad_events.yaml"
+EXAMPLE = Path(__file__).parents[2] / "dags" / "pipelines" / "ad_events.yaml"
 
 SMALL = """\
 name: clicks

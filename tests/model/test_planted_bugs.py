@@ -17,8 +17,9 @@ from airflow_provider_slshudi.hudi.client import quarantine as table_quarantine
 from airflow_provider_slshudi.hudi.client import uploads
 from airflow_provider_slshudi.ledger.records import State
 from airflow_provider_slshudi.spark.driver import verbs
-from airflow_provider_slshudi.transaction import context, decisions, quarantine, resolve
+from airflow_provider_slshudi.transaction import context, decisions, resolve
 from airflow_provider_slshudi.transaction.decisions import Decision, InstantState
+from airflow_provider_slshudi.transaction.quarantine import Quarantine
 from tests.model.actors import Actor
 from tests.model.interleavings import Case, is_at, until
 from tests.model.invariants import Broken, Invariants
@@ -103,13 +104,13 @@ def wrong_decision(world: World) -> None:
 
 def quarantine_is_forgotten(world: World) -> None:
     """What the main table has is taken for all."""
-    world.patch.setattr(quarantine, "is_settled", lambda *_: True)
+    world.patch.setattr(Quarantine, "is_settled", lambda *_: True)
 
 
 def quarantine_stays(world: World) -> None:
     """Only the main table's instant is rolled back."""
     world.patch.setattr(table_quarantine, "roll_back", lambda *_: None)
-    world.patch.setattr(quarantine, "is_pending", lambda *_: False)
+    world.patch.setattr(Quarantine, "is_pending", lambda *_: False)
 
 
 def no_token(world: World) -> None:

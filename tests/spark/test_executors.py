@@ -22,7 +22,7 @@ from airflow_provider_slshudi.spark import python_archive
 from airflow_provider_slshudi.spark.packages import spark_home
 from airflow_provider_slshudi.spark.runtime import with_asked
 
-ON_EXECUTORS = ("sls", "rows", "notes", "planning", "types", "config", "hudi", "job")
+ON_EXECUTORS = ("sls", "rows", "handover", "planning", "config", "hudi", "spark/driver")
 """The rooms whose code runs within tasks; of `hudi`, its `client` does not."""
 ON_DRIVERS_ALONE = {"pyspark", "py4j", "airflow_provider_slshudi", "aliyun"}
 
@@ -59,7 +59,7 @@ def test_all_that_tasks_import_is_packed() -> None:
     packed = {canonicalize_name(name) for name in (*python_archive.DISTRIBUTIONS, *python_archive.OPTIONAL)}
     root = Path(airflow_provider_slshudi.__file__).parent
     files = [path for room in ON_EXECUTORS for path in (root / room).rglob("*.py") if "client" not in path.parts]
-    files += [root / "spark" / name for name in ("executors.py", "keyserver.py")]
+    files += [root / "spark" / name for name in ("python_archive.py", "keyserver.py")]
     found = set()
     for node in (node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))):
         if isinstance(node, ast.Import):

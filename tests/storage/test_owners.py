@@ -46,7 +46,7 @@ def test_root_keeps_the_owner_out_unless_they_share_by_group_or_by_umask(folder:
 
 
 def test_the_owner_and_whoever_works_in_roots_folder_keep_nobody_out(folder: Path) -> None:
-    keeps_out = "import sys; from airflow_provider_slshudi import owners; print(owners.keeps_out(sys.argv[1]))"
+    keeps_out = "import sys; from airflow_provider_slshudi.storage import owners; print(owners.keeps_out(sys.argv[1]))"
     assert run_as(NOBODY, keeps_out, folder).strip() == "None"
     assert run_as(NOBODY, keeps_out, folder.parent).strip() == "None"
 
@@ -55,7 +55,10 @@ def test_a_folder_of_any_script_is_found_by_a_process_whose_locale_has_no_such_l
     """As cron starts one, or a shell whose locale is not in UTF-8; Java and Arrow name files in UTF-8 all the same."""
     named = folder / "上海"
     named.mkdir()
-    asked = "import sys; from airflow_provider_slshudi import owners; path = bytes.fromhex(sys.argv[1]).decode(); "
+    asked = (
+        "import sys; from airflow_provider_slshudi.storage import owners; "
+    asked += "path = bytes.fromhex(sys.argv[1]).decode(); "
+    )
     asked += "print(owners.keeps_out(path), *owners.refusing(path)[1:])"
     plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     assert run_as(os.geteuid(), asked, str(named).encode().hex(), env=plain).split()[0] == "None"

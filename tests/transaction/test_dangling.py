@@ -44,9 +44,9 @@ from airflow_provider_slshudi.transaction.dangling import (
 from airflow_provider_slshudi.transaction.decisions import Decision
 from airflow_provider_slshudi.transaction.evidence import require_agreement
 from airflow_provider_slshudi.transaction.news import LEFT, news
-from airflow_provider_slshudi.transaction.quarantine import Timelines
 from airflow_provider_slshudi.transaction.resolve import resolve
 from airflow_provider_slshudi.transaction.settle import dangling, register, require_alone, require_turn
+from airflow_provider_slshudi.transaction.tables import Timelines
 from tests.ledgers import engine_in
 from tests.pipelines import ad_events, customers
 from tests.scenarios import Scenario, forget_all_instants

@@ -21,8 +21,9 @@ from airflow_provider_slshudi.services.maintenance import archive
 from airflow_provider_slshudi.services.metadata import check_metadata, rebuild_metadata
 from airflow_provider_slshudi.spark.driver.__main__ import reason
 from airflow_provider_slshudi.storage.files import Storage
-from airflow_provider_slshudi.transaction import quarantine, steps
+from airflow_provider_slshudi.transaction import steps
 from airflow_provider_slshudi.transaction.settle import settle
+from airflow_provider_slshudi.transaction.tables import TransactionTables
 from tests.scenarios import Scenario
 from tests.transaction.checks import assert_exact
 from tests.transaction.quarantined import changed
@@ -86,7 +87,7 @@ def test_a_rollback_whose_plan_was_cut_off_once_it_had_begun_is_done_anew(scenar
     pipeline.batch("run-1")
     prepared = pipeline.prepare_next(10)
     work = pipeline.by("run-2")
-    quarantine.fence(work, str(prepared.instant))
+    TransactionTables.of(work).fence(str(prepared.instant))
     # It had deleted a file.
     (written,), _ = batch_files.written(work.storage, str(prepared.instant))
     Path(work.storage.full(written)).unlink()

@@ -25,8 +25,8 @@ from airflow_provider_slshudi.services.verification import verify
 from airflow_provider_slshudi.storage.files import Storage
 from airflow_provider_slshudi.system.points import Point
 from airflow_provider_slshudi.transaction import steps
-from airflow_provider_slshudi.transaction.quarantine import require_answer
 from airflow_provider_slshudi.transaction.settle import settle
+from airflow_provider_slshudi.transaction.tables import TransactionTables
 from tests.scenarios import DyingLauncher, Scenario
 from tests.transaction.quarantined import LOGS, aside, assert_each_once, changed, rows_of
 from tests.transaction.served import batches
@@ -275,7 +275,7 @@ def test_former_quarantines_on_a_mount_are_asked_before_a_step_reads_them(
     monkeypatch.setattr(Storage, "require_answer", lambda self, _: asked.append(self.uri))
     monkeypatch.setattr(Storage, "read", lambda *_: b"1 file:///mnt/former\nfile:///mnt/older")
     work = Mock(storage=Storage(table), pipeline=Mock(quarantine_path=f"{table}_quarantine"))
-    require_answer(work, 1.0)
+    TransactionTables.of(work).require_answer(1.0)
     former = [] if table.startswith("s3a:") else ["file:///mnt/former", "file:///mnt/older"]
     assert asked[0] == table and sorted(asked[1:]) == sorted([*former, f"{table}_quarantine"])
 

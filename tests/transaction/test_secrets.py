@@ -90,7 +90,7 @@ def test_no_task_holds_the_key(
         put(made.client, made.work.pipeline, [Change(f"c-{number}", 1, "eu") for number in range(20)])
         made.batch("run-1")
     assert key_of(made) not in carried.getvalue()
-    assert b"job.access" in carried.getvalue()
+    assert b"driver.key_access" in carried.getvalue()
 
 
 def test_a_drivers_block_port_answers_nobody_without_sparks_secret(

@@ -28,32 +28,32 @@ def _put(module: str, attribute: str, bug: str) -> Replacement:
 
 # The looks at the timeline that would keep a second completion from coming, or put it right.
 _TWICE = (
-    _put("job.verbs", "_require_inflight", "nothing"),
-    _put("protocol.settle", "_leave_one_completion", "nothing"),
+    _put("spark.driver.verbs", "_require_inflight", "nothing"),
+    _put("transaction.settle", "_leave_one_completion", "nothing"),
 )
 
 PLANTED: Mapping[str, tuple[Replacement, ...]] = {
     # A decision without a fence on the storage, and nobody looks after it: an append that stood still goes on writing.
     "no-fence": (
-        _put("notes.handover", "Claim.require", "nothing"),
+        _put("handover.batch_files", "Claim.require", "nothing"),
         _put("hudi.leftovers", "sweep", "empty"),
     ),
     # Two may decide at once, and a commit's driver never ends.
     "no-lease": (
         _put("ledger.ledger", "Ledger.lease", "no_lease"),
-        _put("protocol.work", "commit_seconds", "forever"),
-        _put("notes.driver", "require_claim", "nothing"),
+        _put("transaction.context", "commit_seconds", "forever"),
+        _put("handover.fencing", "require_claim", "nothing"),
         *_TWICE,
     ),
     # What another ledger committed is not looked for.
     "no-comparison": (
-        _put("protocol.evidence", "check_table_against_ledger", "nothing"),
-        _put("protocol.evidence", "_require_known", "nothing"),
-        _put("protocol.evidence", "refuse_foreign_writes", "nothing"),
-        _put("protocol.resolve", "committed_elsewhere", "nothing"),
+        _put("transaction.evidence", "check_table_against_ledger", "nothing"),
+        _put("transaction.evidence", "_require_known", "nothing"),
+        _put("transaction.evidence", "refuse_foreign_writes", "nothing"),
+        _put("transaction.resolve", "committed_elsewhere", "nothing"),
     ),
     # A late opener's instant stays.
-    "no-orphans": (_put("protocol.settle", "_orphans", "empty"),),
+    "no-orphans": (_put("transaction.settle", "_orphans", "empty"),),
     # Drawn zones: instants are in the zone of their writer.
     "local-zone": (_put("hudi.client.clock", "rising", "own_zone"),),
     # Drawn locales: a JVM has that of its host.
@@ -63,11 +63,11 @@ PLANTED: Mapping[str, tuple[Replacement, ...]] = {
         _put("spark.runtime", "require_world", "nothing"),
     ),
     # Drawn users: root works on the table of another.
-    "any-owner": (_put("owners", "keeps_out", "nothing"),),
+    "any-owner": (_put("storage.owners", "keeps_out", "nothing"),),
     # A drawn sleep at a commit: only time keeps the driver from completing, and its clock does not count sleep.
     "no-claim": (
-        _put("processes", "clock", "monotonic"),
-        _put("notes.driver", "require_claim", "nothing"),
+        _put("system.processes", "clock", "monotonic"),
+        _put("handover.fencing", "require_claim", "nothing"),
         *_TWICE,
     ),
     # A drawn ledger's clock, ahead in a container that is killed: the lease stays for days.
@@ -80,14 +80,14 @@ PLANTED: Mapping[str, tuple[Replacement, ...]] = {
         _put("hudi.markers", "drop_misread", "nothing"),
     ),
     # A drawn table that is not mounted, or an edited path: no table is a table without commits.
-    "no-table-no-commits": (_put("protocol.work", "Work.timeline", "bare_timeline"),),
+    "no-table-no-commits": (_put("transaction.context", "Work.timeline", "bare_timeline"),),
     # A drawn shard that is deleted before it was read: nobody asks what it held.
-    "listed-shards-only": (_put("protocol.plan", "_last_windows", "empty"),),
+    "listed-shards-only": (_put("transaction.plan", "_last_windows", "empty"),),
     # A drawn edit of the ledger's connection: only settle compares it with the table, and settle is marked.
     "only-settle-compares": (
-        _put("protocol.plan", "require_agreement", "nothing"),
-        _put("protocol.steps", "require_known_commits", "nothing"),
-        _put("protocol.resolve", "committed_elsewhere", "nothing"),
+        _put("transaction.plan", "require_agreement", "nothing"),
+        _put("transaction.steps", "require_known_commits", "nothing"),
+        _put("transaction.resolve", "committed_elsewhere", "nothing"),
     ),
 }
 """The replacements of each bug."""

@@ -30,7 +30,7 @@ from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from airflow_provider_slshudi.transaction.context import Run, Work
 
 PIPELINE = "ad_events"
-DAGS = Path(__file__).parents[2] / "dags"
+DAGS = Path(__file__).parents[3] / "dags"
 
 
 def write_example(dags: Path, folder: Path, table: str, schedule: str | None = None) -> Pipeline:

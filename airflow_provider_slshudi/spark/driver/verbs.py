@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
@@ -256,7 +255,9 @@ def count_quarantine(gateway: Gateway, order: JobOrder) -> None:
 class _Rewriting:
     """The three parts of a service that replaces files by others, with their crash points."""
 
-    service: ModuleType
+    planning: Callable[[Gateway, Pipeline], None]
+    writing: Callable[[Gateway, Pipeline, str, Callable[[], None]], Written]
+    completing: Callable[[Gateway, Pipeline, str, str, Callable[[], None]], None]
     action: str
     planned: Point
     inflight: Point
@@ -269,7 +270,7 @@ class _Rewriting:
         """Puts a plan on the timeline if there is something to do; on a local disk it is durable before it is begun."""
         pipeline, storage = _table(order)
         _in_time(storage, order, f"plan a {self.action}")
-        self.service.plan(gateway, pipeline)
+        self.planning(gateway, pipeline)
         storage.sync()
         reach(self.planned)
 
@@ -277,7 +278,7 @@ class _Rewriting:
         """Writes the files that are planned, and leaves a manifest."""
         pipeline, storage = _table(order)
         inflight = partial(reach, self.inflight)
-        written = self.service.write(Gateway.of(spark.sparkContext), pipeline, order.instant, inflight)
+        written = self.writing(Gateway.of(spark.sparkContext), pipeline, order.instant, inflight)
         reach(self.written)
         _leave(storage, order.instant, written)
         reach(self.left_manifest)
@@ -289,12 +290,14 @@ class _Rewriting:
         reach(self.started)
         in_time = partial(_in_time, storage, order, f"complete {self.action} {order.instant}")
         may_complete = partial(_may_complete, storage, order, in_time)
-        self.service.complete(gateway, pipeline, order.instant, written.metadata, may_complete)
+        self.completing(gateway, pipeline, order.instant, written.metadata, may_complete)
         reach(self.completed)
 
 
 _CLUSTERING = _Rewriting(
-    rewriting,
+    rewriting.plan_clustering,
+    rewriting.cluster,
+    rewriting.complete_clustering,
     CLUSTERING,
     Point.CLUSTER_PLANNED,
     Point.CLUSTER_INFLIGHT,
@@ -304,7 +307,9 @@ _CLUSTERING = _Rewriting(
     Point.CLUSTER_COMPLETED,
 )
 _COMPACTION = _Rewriting(
-    rewriting,
+    rewriting.plan_compaction,
+    rewriting.compact,
+    rewriting.complete_compaction,
     COMPACTION,
     Point.COMPACT_PLANNED,
     Point.COMPACT_INFLIGHT,

@@ -45,7 +45,7 @@ from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client import uploads
 from airflow_provider_slshudi.hudi.client.uploads import end_of
 from airflow_provider_slshudi.hudi.files import marking
-from airflow_provider_slshudi.handover import handover
+from airflow_provider_slshudi.handover import fencing
 from airflow_provider_slshudi.system.points import Point
 from airflow_provider_slshudi.storage.files import Storage
 from tests.sessions import start_spark
@@ -74,12 +74,12 @@ def ended(file):
 
 def shut(point):
     if point is Point.APPEND_TASK_ENDED:
-        handover.shut(storage, one)
+        fencing.shut(storage, one)
         # Of an append: what it has written is a file, and not asked for.
         print(end_of(gateway, storage, one, [early.path]) if sys.argv[1] == "MinIO" else end_of(gateway, storage, one))
 
 for instant in (one, other):
-    handover.admit(storage, instant)
+    fencing.admit(storage, instant)
 early, still, large = (begun(one, name, size) for name, size in (("early", 9), ("still", 9), ("large", 12 << 20)))
 others = begun(other, "others", 9)
 print(ended(early))
@@ -89,7 +89,7 @@ marking.reach = lambda point: None
 # One whose upload was ended, and one that begins after that.
 print(ended(large), ended(begun(one, "late", 9)), end_of(gateway, storage, one), ended(others))
 print(*sorted(storage.names("p=1")))
-print(storage.names(handover.folder(one)))
+print(storage.names(fencing.folder(one)))
 spark.stop()
 """
 REFUSED = """

@@ -458,13 +458,13 @@ def test_a_file_that_is_copied_to_another_file_system_while_its_instant_is_shut_
 HELD = """
 import subprocess, sys
 from pathlib import Path
-from airflow_provider_slshudi.handover import handover
+from airflow_provider_slshudi.handover import batch_files, fencing
 from airflow_provider_slshudi.storage.files import Storage
 
 storage, instant = Storage(sys.argv[1]), sys.argv[2]
-here = Path(storage.full(handover.folder(instant)))
-handover.admit(storage, instant)
-handover.write_owner(storage, instant, handover.Owner("t", "p", 1))
+here = Path(storage.full(fencing.folder(instant)))
+fencing.admit(storage, instant)
+batch_files.write_owner(storage, instant, batch_files.Owner("t", "p", 1))
 for name in ("files/a.parquet", "files/b.parquet", "files/c.parquet", "misfits.arrows"):
     (here / name).touch()
 outside = here.parents[3] / "outside"
@@ -475,8 +475,8 @@ held = [here / name for name in sys.argv[3:]]
 for file in held:
     subprocess.run(["mount", "--bind", file, file], check=True)
 for _ in range(2):
-    handover.fence(storage, instant)
-    handover.delete(storage, instant)
+    fencing.fence(storage, instant)
+    fencing.delete(storage, instant)
 print(*(path.name for path in here.rglob("*") if path.is_file()))
 """
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from airflow_provider_slshudi.hudi.files.filegroups import Completed
 from airflow_provider_slshudi.spark.driver.reading import Read, ReadSpec, Tally
 from airflow_provider_slshudi.spark.driver.upsert import UpsertTask, upsert_spec
-from airflow_provider_slshudi.handover import handover
+from airflow_provider_slshudi.handover import batch_files, fencing
 from airflow_provider_slshudi.handover.batch_files import BatchOrder
 from airflow_provider_slshudi.handover.batch_files import Unnamed
 from airflow_provider_slshudi.planning.ranges import Range
@@ -57,8 +57,8 @@ class Task(UpsertTask):
 
 pipeline = customers(folder, "copy_on_write", **merging)
 storage, order = Storage(pipeline.table.path), BatchOrder("t1", 1, instant, {}, [], {})
-handover.admit(storage, instant)
-handover.write_order(storage, order)
+fencing.admit(storage, instant)
+batch_files.write_order(storage, order)
 spec = upsert_spec(pipeline, instant, Completed(frozenset(), ""))
 task = Task(ReadSpec(None, "customers", RowSpec.of(pipeline), {}), order.claim(storage), spec, 1, "region")
 (done,) = task.write((content for _, content in task.send([Range(0, 0, 1)])), "0-0-0")

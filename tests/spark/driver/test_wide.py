@@ -26,7 +26,7 @@ import json, sys
 from pathlib import Path
 from airflow_provider_slshudi.spark.driver.append import AppendTask
 from airflow_provider_slshudi.spark.driver.reading import ReadSpec
-from airflow_provider_slshudi.handover import handover
+from airflow_provider_slshudi.handover import batch_files, fencing
 from airflow_provider_slshudi.handover.batch_files import BatchOrder, Claim
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.rows.maker import RowSpec
@@ -45,8 +45,8 @@ columns = [{"name": "n", "type": "bigint"}, *given["columns"]]
 pipeline = ad_events(folder, table={"path": f"file://{folder}", "name": "events"}, columns=columns, rest_column="rest",
                      misfits="quarantine")
 storage = Storage(pipeline.table.path)
-handover.admit(storage, "20260101000000000")
-handover.write_order(storage, BatchOrder("t1", 1, "20260101000000000", {}, [], {}))
+fencing.admit(storage, "20260101000000000")
+batch_files.write_order(storage, BatchOrder("t1", 1, "20260101000000000", {}, [], {}))
 read = ReadSpec(lambda: service, "events", RowSpec.of(pipeline), {0: Limits(1e9, 1e3)})
 task = AppendTask(read, Claim(storage, "t1", "20260101000000000", 1), None, 128 << 20)
 result = task([Range(0, service.begin(0), service.end(0))], "0-0-0")

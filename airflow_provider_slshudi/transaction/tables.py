@@ -1,0 +1,180 @@
+"""The tables that a transaction writes: the pipeline's, whose instant decides, and those beside it, which follow.
+
+A batch has the same instant in each of them. A table beside has no owner of an instant recorded: its part is committed
+or rolled back as the main table's is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from airflow_provider_slshudi.handover import batch_files, fencing
+from airflow_provider_slshudi.hudi import leftovers
+from airflow_provider_slshudi.hudi.quarantine import Place
+from airflow_provider_slshudi.hudi.timeline import Timeline
+from airflow_provider_slshudi.ledger.lease import Lease
+from airflow_provider_slshudi.ledger.records import Transaction
+from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.transaction import timeline_view
+from airflow_provider_slshudi.transaction.context import Work
+from airflow_provider_slshudi.transaction.quarantine import Look, Quarantine
+
+
+@dataclass(frozen=True)
+class Timelines:
+    """The timelines of a transaction's tables as one look saw them: the main table's, and one look a table beside."""
+
+    main: Timeline
+    beside: Sequence[Look]
+
+    def __iter__(self) -> Iterator[Timeline]:
+        yield self.main
+        yield from (look.timeline for look in self.beside)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Which of a transaction's tables there are, before their timelines are read.
+
+    Attributes:
+        storages: the main table's, and that of each table beside which there may be.
+        places: by table beside, where such tables were made.
+    """
+
+    tables: TransactionTables
+    storages: Sequence[Storage]
+    places: Sequence[Sequence[Place]]
+
+    def timelines(self) -> Timelines:
+        """Reads the timelines; the ledger keeps what the main table's shows.
+
+        Raises:
+            TimelineUnreadable: see `Work.timeline`.
+        """
+        looks = []
+        for table, places in zip(self.tables.beside, self.places, strict=True):
+            storage = table.storage()
+            is_there = any(storage.uri == other.uri for other in self.storages[1:])
+            looks.append(Look(Timeline.load(storage) if is_there else Timeline(storage, {}), places))
+        return Timelines(timeline_view.timeline(self.tables.work), looks)
+
+
+@dataclass(frozen=True)
+class TransactionTables:
+    """The main table of a pipeline and the tables beside it, for questions and acts that concern all of them."""
+
+    work: Work
+    beside: Sequence[Quarantine]
+
+    @classmethod
+    def of(cls, work: Work) -> TransactionTables:
+        """The tables of a pipeline's transactions."""
+        return cls(work, (Quarantine(work),))
+
+    def storages(self, instant: str | None = None) -> list[Storage]:
+        """The storage of each table; with `instant`, those that the instant was opened with."""
+        return [self.work.storage, *(table.storage(instant) for table in self.beside)]
+
+    def survey(self) -> Survey:
+        """Which of the tables there may be."""
+        places = [table.places() for table in self.beside]
+        found = [table for table, made in zip(self.beside, places, strict=True) if table.may_exist(made)]
+        return Survey(self, [self.work.storage, *(table.storage() for table in found)], places)
+
+    def require_answer(self, seconds: float) -> None:
+        """Checks that each table's file system answers, and those of former places, unless it is an object store.
+
+        Raises:
+            TableSilent: see `Storage.require_answer`.
+        """
+        self.work.storage.require_answer(seconds)
+        # Each request to a store costs money.
+        former = self.work.storage.renames
+        for table in self.beside:
+            for uri in {table.storage().uri, *(place.storage.uri for place in (table.places() if former else ()))}:
+                Storage(uri).require_answer(seconds)
+
+    def fence(self, instant: str) -> None:
+        """Withdraws an instant's orders and shuts it in each table, see `fencing.fence`."""
+        for storage in self.storages(instant):
+            fencing.fence(storage, instant)
+
+    @contextmanager
+    def swept(self, instant: str) -> Iterator[None]:
+        """Wraps the rollback of an instant in each table, see `leftovers.swept`."""
+        # A completion that was cut off after Hudi had deleted the markers: only the manifest still names the files.
+        written = batch_files.written(self.work.storage, instant)
+        with ExitStack() as stack:
+            for storage, files in zip(self.storages(instant), written, strict=True):
+                stack.enter_context(leftovers.swept(storage, instant, files))
+            yield
+
+    def is_pending_beside(self, instant: str) -> bool:
+        """Whether a table beside has the instant pending, or half rolled back."""
+        return any(table.is_pending(instant) for table in self.beside)
+
+    def unsettled(self, transaction: Transaction) -> str | None:
+        """The URI of a table beside in which the transaction's part is not completed; None where all are.
+
+        Raises:
+            TableMismatch: another client took that part away.
+        """
+        instant = transaction.instant
+        return next((t.storage(instant).uri for t in self.beside if not t.is_settled(transaction)), None)
+
+    def written(self, transaction: Transaction) -> list[Storage]:
+        """The storages of the tables in which a recorded transaction has a part."""
+        parts = (table.storage(transaction.instant) for table in self.beside if table.has_part(transaction))
+        return [self.work.storage, *parts]
+
+    def pending_beside(self, seen: Timelines | None = None) -> list[str]:
+        """Pending commits of the tables beside, and instants that an unfinished rollback there names.
+
+        Reads their timelines anew unless `seen` has them.
+        """
+        looks = [None] * len(self.beside) if seen is None else seen.beside
+        return sorted({time for table, look in zip(self.beside, looks, strict=True) for time in table.pending(look)})
+
+    def finish(self, lease: Lease, committed: Mapping[str, str]) -> list[str]:
+        """Completes pending instants of tables beside whose batches the main table has; returns these instants.
+
+        Args:
+            lease: the pipeline's.
+            committed: the main table's instants with their transactions.
+
+        Raises:
+            TableMismatch: a batch's manifest is gone.
+        """
+        return [instant for table in self.beside for instant in table.finish(lease, committed)]
+
+    def require_no_newer(self, main: Timeline, seen: Timelines | None = None) -> None:
+        """Refuses a table beside whose active timeline has more than the main table's; call it before each batch.
+
+        Args:
+            main: the main table's timeline.
+            seen: what a look just saw, if one did.
+
+        Raises:
+            ForeignWrite: another client changed a table beside, and no person accepted it.
+            TableMismatch: the main table was restored alone.
+        """
+        for number, table in enumerate(self.beside):
+            table.require_no_newer(main, None if seen is None else seen.beside[number])
+
+    def require_known(self) -> None:
+        """Raises TimelineUnreadable where a table beside is not where it was made."""
+        for table in self.beside:
+            table.require_known()
+
+    def require_whole(self, commits: Iterable[tuple[str, Mapping[str, str]]]) -> None:
+        """Checks that each table beside has its parts of the main table's commits, see `Quarantine.require_whole`."""
+        listed = list(commits)
+        for table in self.beside:
+            table.require_whole(listed)
+
+    def require_no_more(self, main: Container[str]) -> None:
+        """Refuses a table beside with commits that are not among the main table's instants (`main`)."""
+        for table in self.beside:
+            table.require_no_more(main)
