@@ -37,10 +37,13 @@ def ask(connection: Connection, found: Mapping[str, Any]) -> None:
 
 
 def answer(connection: Connection, pipeline: str, act: str, run: str, result: str) -> None:
-    """See `Ledger.answer`.
+    """Keeps how something ended that `ask` began; does nothing where it has ended, or never began.
 
     Args:
-        connection: of a transaction of the ledger's database; all else as there.
+        pipeline: its name.
+        act: an `Act`'s name.
+        run: the DAG run, as text.
+        result: how it ended.
     """
     query = update(_deeds).where(_of_run(pipeline, act, run), _deeds.c.result.is_(None))
     connection.execute(query.values(result=plain(result)))
@@ -50,15 +53,8 @@ def _of_run(pipeline: str, act: str, run: str) -> ColumnElement[bool]:
     return (_deeds.c.pipeline == pipeline) & (_deeds.c.act == act) & (_deeds.c.run == run)
 
 
-def last(connection: Connection, pipeline: str, limit: int, act: str | None) -> list[Deed]:
-    """The newest, newest first; those of one act if it is given.
-
-    Args:
-        connection: of a transaction of the ledger's database.
-        pipeline: its name.
-        limit: the most deeds.
-        act: an `Act`'s name; None: all acts.
-    """
+def last(connection: Connection, pipeline: str, limit: int, act: str | None = None) -> list[Deed]:
+    """What people had done to the pipeline, or the deeds of one act, the newest first."""
     query = select(*_DEED).where(_deeds.c.pipeline == pipeline).order_by(_deeds.c.id.desc()).limit(limit)
     if act is not None:
         query = query.where(_deeds.c.act == act)

@@ -24,12 +24,8 @@ _TROUBLE = models.columns(_troubles, Trouble)
 _SEEN_TIMELINE = models.columns(models.timelines, SeenTimeline)
 
 
-def save(connection: Connection, pipeline: str, sighting: Sighting, shards: Mapping[int, int | None]) -> None:
-    """See `Ledger.saw`.
-
-    Args:
-        connection: of a transaction of the ledger's database; all else as there.
-    """
+def save(connection: Connection, pipeline: str, sighting: Sighting, since: Mapping[int, int | None]) -> None:
+    """Keeps a sighting for 48 hours; `since` is each saved shard's part of `Sighting.unread_since`."""
     connection.execute(
         delete(_sightings).where(_sightings.c.pipeline == pipeline, _sightings.c.at < sighting.at - KEPT)
     )
@@ -38,7 +34,7 @@ def save(connection: Connection, pipeline: str, sighting: Sighting, shards: Mapp
     connection.execute(insert(_sightings).values(pipeline=pipeline, **asdict(sighting)))
     stored_times, table = unread_since(connection, pipeline), models.shards
     changed = [
-        {"of_shard": shard, "to": moment} for shard, moment in shards.items() if stored_times.get(shard) != moment
+        {"of_shard": shard, "to": moment} for shard, moment in since.items() if stored_times.get(shard) != moment
     ]
     if changed:
         of_shard = (table.c.pipeline == pipeline) & (table.c.shard == bindparam("of_shard"))
@@ -46,13 +42,13 @@ def save(connection: Connection, pipeline: str, sighting: Sighting, shards: Mapp
 
 
 def save_timeline(connection: Connection, pipeline: str, seen: SeenTimeline) -> None:
-    """See `Ledger.saw_timeline`."""
+    """Keeps what a run saw of the table's timeline, in the place of what was seen before."""
     row = {**asdict(seen), "pipeline": pipeline, "run": seen.run[: models.RUN_LENGTH]}
     upsert(connection, models.timelines, [row], [name for name in row if name != "pipeline"])
 
 
 def timeline(connection: Connection, pipeline: str) -> SeenTimeline | None:
-    """See `Ledger.seen_timeline`."""
+    """What a run last saw of the table's timeline; None if none has kept it."""
     table = models.timelines
     row = connection.execute(select(*_SEEN_TIMELINE).where(table.c.pipeline == pipeline)).first()
     if row is None:
@@ -82,7 +78,7 @@ def last_kept(connection: Connection, pipeline: str) -> Sighting | None:
 
 
 def unread_since(connection: Connection, pipeline: str) -> dict[int, int]:
-    """For shards with unread log groups: the first of them was received at this time (unix seconds) or later."""
+    """For saved shards with unread log groups: the first was received at this time (unix seconds) or later."""
     table = models.shards.c
     query = select(table.shard, table.unread_since).where(table.pipeline == pipeline, table.unread_since.is_not(None))
     return {shard: since for shard, since in connection.execute(query)}
@@ -126,7 +122,7 @@ def end(connection: Connection, ended: Sequence[Trouble]) -> None:
 
 
 def troubles(connection: Connection, pipeline: str | None = None) -> list[Trouble]:
-    """The troubles of a pipeline, or of all, those of the longest standing first."""
+    """Steps that failed, or wait, and have not succeeded since; of a pipeline, or of all."""
     query: Select[Any] = select(*_TROUBLE).order_by(_troubles.c.since)
     if pipeline is not None:
         query = query.where(_troubles.c.pipeline == pipeline)

@@ -345,7 +345,7 @@ def _is_refused(error: DBAPIError) -> bool:
 
 
 def now(connection: Connection) -> datetime:
-    """The time in UTC by the clock that all users of this ledger share: the server's, or this machine's for SQLite."""
+    """The time (UTC) of the clock that heartbeats, events and leases use."""
     if connection.dialect.name == "sqlite":
         return datetime.now(timezone.utc)
     clock = func.utc_timestamp(6) if connection.dialect.name == "mysql" else func.clock_timestamp()

@@ -106,7 +106,7 @@ def is_free(connection: Connection, leases: Table, pipeline: str) -> bool:
 
 
 def end(connection: Connection, holding: Holding) -> bool:
-    """Ends a holding; False where the lease has changed since."""
+    """Ends a holding; False where the lease has changed since. Its holder finds out by `Lease.renew`."""
     leases = models.metadata.tables[holding.lease]
     query = update(leases).where(leases.c.pipeline == holding.pipeline, leases.c.nonce == holding.nonce)
     return connection.execute(query.values(_NOBODY)).rowcount == 1

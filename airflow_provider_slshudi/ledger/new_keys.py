@@ -82,8 +82,13 @@ def save(
     return fresh
 
 
-def seen(connection: Connection, names: Collection[str] | None, since: datetime | None) -> list[UnnamedKey]:
-    """See `Ledger.unnamed_keys`."""
+def seen(
+    connection: Connection, names: Collection[str] | None = None, since: datetime | None = None
+) -> list[UnnamedKey]:
+    """Keys that no column of these pipelines (None: of any) names, those seen last for the first time first.
+
+    With `since`, only those that were first seen then or later.
+    """
     query = select(*_KEY).order_by(_keys.c.first.desc(), _keys.c.logs.desc(), _keys.c.id)
     if names is not None:
         query = query.where(_keys.c.pipeline.in_(list(names)))

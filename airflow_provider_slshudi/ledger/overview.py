@@ -15,11 +15,14 @@ _RECENT = 10
 """Committed batches among which the newest log is looked for: the last one may be a backfill's."""
 
 
-def standings(connection: Connection, newest: int, since: datetime, names: Collection[str] | None) -> list[Standing]:
-    """See `Ledger.standings`.
+def standings(
+    connection: Connection, newest: int, since: datetime, names: Collection[str] | None = None
+) -> list[Standing]:
+    """What the ledger has of each pipeline, or of those named, by name; a few indexed reads for each.
 
     Args:
-        connection: of a transaction of the ledger's database; all else as there.
+        newest: the number of transactions.
+        since: how far back sightings go.
     """
     moment = now(connection)
     troubles: dict[str, list[Trouble]] = {}

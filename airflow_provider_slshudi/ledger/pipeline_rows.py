@@ -27,7 +27,7 @@ def keep(connection: Connection, pipeline: str, dag_id: str) -> None:
 
 
 def writers(connection: Connection) -> dict[str, frozenset[str]]:
-    """See `Ledger.writers`."""
+    """By pipeline, the ids of the DAGs that have worked on it as their own."""
     dags_by_pipeline: dict[str, set[str]] = {}
     for pipeline, dag_id in connection.execute(select(_dags.c.pipeline, _dags.c.dag_id)):
         dags_by_pipeline.setdefault(pipeline, set()).add(dag_id)
@@ -35,13 +35,16 @@ def writers(connection: Connection) -> dict[str, frozenset[str]]:
 
 
 def accept(connection: Connection, pipeline: str, completion: str) -> None:
-    """See `Ledger.accept`."""
+    """Accepts other clients' writes to the table up to `completion`, Hudi's completion time, as meant."""
     table = models.pipelines
     connection.execute(update(table).where(table.c.name == pipeline).values(accepted=completion))
 
 
 def save_shards(connection: Connection, pipeline: str, shards: Sequence[LedgerShard]) -> None:
-    """See `Ledger.save_shards`."""
+    """Adds new shards and updates known ones; removes none. A stored `first` changes only while the shard is LATE.
+
+    `status` and `end` belong together: the status, seen before the end, says whether the end is final.
+    """
     reads.lock_pipeline(connection, pipeline)
     stored_shards = {shard.id: shard for shard in reads.shards(connection, pipeline)}
     # Where duty begins does not change once it is sure.

@@ -136,12 +136,12 @@ def require_known(connection: Connection, pipeline: str, lock: bool = False) -> 
 
 
 def find(connection: Connection, id: str) -> Transaction | None:
-    """The transaction `id`, None where there is none."""
+    """The transaction, None where the ledger surely has none."""
     return next(iter(_all(connection, select(_transactions).where(_transactions.c.id == id))), None)
 
 
 def get(connection: Connection, id: str) -> Transaction:
-    """The transaction `id`, or LedgerError."""
+    """The transaction, or LedgerError."""
     transaction = find(connection, id)
     if transaction is None:
         raise LedgerError(f"the ledger knows no transaction {id}", transaction=id)
@@ -155,21 +155,14 @@ def live(connection: Connection, pipeline: str) -> list[Transaction]:
 
 
 def has_written(connection: Connection, pipeline: str) -> bool:
-    """Whether the pipeline's table has, or may have, something that a transaction left there."""
+    """Whether a transaction of the pipeline is committed, or has an instant on the table and is not aborted."""
     states = [state.value for state in State if state not in (State.PLANNED, State.ABORTED)]
     query = select(_transactions.c.id).where(_transactions.c.pipeline == pipeline, _transactions.c.state.in_(states))
     return connection.execute(query.limit(1)).first() is not None
 
 
-def last(connection: Connection, pipeline: str, limit: int, state: State | None) -> list[Transaction]:
-    """The newest transactions, newest first, without their manifests (which may be large).
-
-    Args:
-        connection: of a transaction of the ledger's database.
-        pipeline: its name.
-        limit: the most transactions.
-        state: None: of any state.
-    """
+def last(connection: Connection, pipeline: str, limit: int, state: State | None = None) -> list[Transaction]:
+    """The newest transactions, newest first. Their manifests, which may be large, are left out (None)."""
     columns = [column if column.name != "manifest" else literal(None).label("manifest") for column in _transactions.c]
     query = select(*columns).where(_transactions.c.pipeline == pipeline)
     if state is not None:
@@ -177,12 +170,8 @@ def last(connection: Connection, pipeline: str, limit: int, state: State | None)
     return _all(connection, query.order_by(_transactions.c.id.desc()).limit(limit))
 
 
-def history(connection: Connection, pipeline: str, limit: int, before: str | None) -> list[Past]:
-    """See `Ledger.history`.
-
-    Args:
-        connection: of a transaction of the ledger's database; all else as there.
-    """
+def history(connection: Connection, pipeline: str, limit: int, before: str | None = None) -> list[Past]:
+    """The newest transactions, or those older than `before`, newest first, with manifests and events."""
     query = select(_transactions).where(_transactions.c.pipeline == pipeline)
     if before is not None:
         query = query.where(_transactions.c.id < before)
@@ -198,10 +187,14 @@ def by_instant(connection: Connection, pipeline: str, instant: str) -> Transacti
 
 
 def of_run(connection: Connection, pipeline: str, dag_id: str, run_id: str, airflow: str) -> Transaction | None:
-    """See `Ledger.of_run`.
+    """The newest transaction that a DAG run planned.
 
     Args:
-        connection: of a transaction of the ledger's database; all else as there.
+        pipeline: the pipeline's name.
+        dag_id: the run's DAG.
+        run_id: the run.
+        airflow: the name of its Airflow; where none has that name, one without a name counts, which a rebuild of
+            the ledger leaves.
     """
     query = select(_transactions).where(_transactions.c.run_id == run_id, _transactions.c.dag_id == dag_id)
     query = query.where(_transactions.c.pipeline == pipeline).order_by(_transactions.c.id.desc())
@@ -212,7 +205,7 @@ def of_run(connection: Connection, pipeline: str, dag_id: str, run_id: str, airf
 
 
 def last_shard(connection: Connection, pipeline: str, kind: Kind) -> int | None:
-    """The shard of the last range of the newest transaction of this kind."""
+    """The shard where the newest transaction of this kind ends; None where there is none."""
     newest = select(_transactions.c.id).where(_transactions.c.pipeline == pipeline, _transactions.c.kind == kind.value)
     newest = newest.order_by(_transactions.c.id.desc()).limit(1)
     id_ = connection.execute(newest).scalar()
@@ -229,13 +222,13 @@ def committed_instants(connection: Connection, pipeline: str, instants: Sequence
 
 
 def accepted(connection: Connection, pipeline: str) -> str:
-    """Hudi's completion time up to which other clients' writes are accepted; empty where none are."""
+    """The completion time last given to `accept`; empty where there was none."""
     table = models.pipelines
     return connection.execute(select(table.c.accepted).where(table.c.name == pipeline)).scalar() or ""
 
 
 def latest_committed(connection: Connection, pipeline: str) -> Transaction | None:
-    """The transaction that Hudi completed last."""
+    """The transaction with the latest completion time."""
     completed = _transactions.c.completed
     query = select(_transactions).where(_transactions.c.pipeline == pipeline, completed.is_not(None))
     return next(iter(_all(connection, query.order_by(completed.desc()).limit(1))), None)
@@ -247,7 +240,7 @@ def ranges(connection: Connection, id: str) -> list[Range]:
 
 
 def totals(connection: Connection, id: str) -> list[RangeTotals]:
-    """What was read from the ranges of a transaction; none before it is PREPARED, none for gaps."""
+    """What was read from a transaction's ranges; none before PREPARED, none for gaps."""
     return [
         RangeTotals(_range(row), row.rows, row.bytes, row.first_time, row.last_time)
         for row in _range_rows(connection, id)
@@ -274,7 +267,7 @@ def reserved(connection: Connection, pipeline: str) -> list[Range]:
 
 
 def shards(connection: Connection, pipeline: str) -> list[LedgerShard]:
-    """The shards that were saved, by id."""
+    """The saved shards by id."""
     table = _shards.c
     query = select(table.shard, table.status, table.hash_begin, table.hash_end, table.first, table.last_end)
     query = query.where(table.pipeline == pipeline).order_by(table.shard)
@@ -282,7 +275,7 @@ def shards(connection: Connection, pipeline: str) -> list[LedgerShard]:
 
 
 def density(connection: Connection, pipeline: str) -> dict[int, Density]:
-    """Bytes and rows per log group of the shards for which they are known."""
+    """Bytes and rows per log group of each saved shard that committed something; older batches count less."""
     table = _shards.c
     query = select(table.shard, table.bytes_per_group, table.rows_per_group)
     query = query.where(table.pipeline == pipeline, table.bytes_per_group.is_not(None))
@@ -290,7 +283,9 @@ def density(connection: Connection, pipeline: str) -> dict[int, Density]:
 
 
 def gaps(connection: Connection, pipeline: str, since: datetime) -> list[tuple[str, Range]]:
-    """See `Ledger.gaps`."""
+    """The gaps that batches recorded, with the batch's id, oldest first: of those committed since then that were
+    planned at most a day before.
+    """
     table = _transactions.c
     query = select(_ranges).join(_transactions, _ranges.c.transaction_id == table.id).where(table.pipeline == pipeline)
     # Ids begin with the time of the plan, so the index of ids bounds the look; a commit may come long after its plan.
@@ -310,7 +305,7 @@ def airflow_of(connection: Connection, id: str) -> str:
 
 
 def recorded(connection: Connection, pipeline: str) -> list[RecordedRange]:
-    """Every range whose data was written, sorted; grows with history, for verification only."""
+    """The ranges of PREPARED and COMMITTED transactions with their rows, sorted; reads the whole history."""
     table, old = _transactions.c, models.packed.c
     # One statement: a rebuild or a prune beside it moves ranges from one table to the other.
     query = union_all(
@@ -339,7 +334,7 @@ def packed(connection: Connection, pipeline: str) -> Iterator[StoredRange]:
 
 
 def replays(connection: Connection, pipeline: str) -> list[Transaction]:
-    """The replays that were not aborted, oldest first; for verification and other replays only."""
+    """The pipeline's replays that were not aborted, oldest first."""
     query = select(_transactions).where(_transactions.c.pipeline == pipeline, _transactions.c.kind == Kind.REPLAY.value)
     return _all(connection, query.where(_transactions.c.state != State.ABORTED.value).order_by(_transactions.c.id))
 

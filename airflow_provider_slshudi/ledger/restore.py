@@ -19,10 +19,10 @@ from airflow_provider_slshudi.ledger.transactions import note
 
 
 def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBatch], kept: Duties) -> None:
-    """See `Ledger.rebuild`.
+    """Replaces a pipeline's transactions and coverage by the table's `batches`; known shards stay.
 
-    Args:
-        connection: of a transaction of the ledger's database; all else as there.
+    Raises:
+        IllegalTransition: a live transaction is not among `batches`.
     """
     reads.lock_pipeline(connection, pipeline)
     batch_ids = {batch.id for batch in batches}

@@ -57,6 +57,7 @@ def _expired(table: Any, pipeline: str, at: Any) -> Any:
 
 TAKEN_OVER = "taken over"
 """Name of the event of a transaction that another run took from its own."""
+_NOTHING: Mapping[str, Any] = {}
 _TEXT_LENGTH = 10_000
 _transactions = models.transactions
 
@@ -68,13 +69,25 @@ def begin(
     ranges: Sequence[Range],
     dag_id: str,
     run_id: str,
-    more: Mapping[str, Any],
-    airflow: str,
+    more: Mapping[str, Any] = _NOTHING,
+    airflow: str = "",
 ) -> Transaction:
-    """See `Ledger.begin`.
+    """A new transaction, PLANNED with token 1. Ids sort by time.
+
+    This process works on it, until it says otherwise by `rest`.
 
     Args:
-        connection: of a transaction of the ledger's database; all else as there.
+        pipeline: the pipeline's name.
+        kind: what the transaction reads.
+        ranges: what it reserves; a replay has none.
+        dag_id: the DAG of its run.
+        run_id: its run.
+        more: here and below, for people alone: further items of the change's event.
+        airflow: the name of the Airflow that made the run, empty if unknown.
+
+    Raises:
+        RangeConflict: a range overlaps coverage, a live transaction's ranges, or another of `ranges`.
+        IllegalTransition: a transaction of this DAG run is still live.
     """
     if not ranges and kind is not Kind.REPLAY:
         raise LedgerError(f"pipeline {pipeline}: cannot begin a transaction without ranges", pipeline=pipeline)
@@ -126,12 +139,21 @@ def _refuse_conflicts(pipeline: str, ranges: Sequence[Range], taken: Sequence[Ra
 
 
 def opened(
-    connection: Connection, id: str, token: int, instant: str, more: Mapping[str, Any], order_digest: str | None
+    connection: Connection,
+    id: str,
+    token: int,
+    instant: str,
+    more: Mapping[str, Any] = _NOTHING,
+    order_digest: str | None = None,
 ) -> Transaction:
-    """See `Ledger.opened`.
+    """PLANNED -> OPEN: the transaction writes under `instant`, which no other transaction of its pipeline has.
 
     Args:
-        connection: of a transaction of the ledger's database; all else as there.
+        id: the transaction.
+        token: its fencing token.
+        instant: Hudi's.
+        more: further items of the change's event.
+        order_digest: the SHA-256 of the order that the append has to find.
     """
     values = {"instant": instant, "order_digest": order_digest}
     try:
@@ -148,14 +170,23 @@ def prepared(
     token: int,
     manifest: Mapping[str, Any],
     totals: Sequence[RangeTotals],
-    gaps: Sequence[Range],
-    released: Sequence[Range],
-    values_kept: timedelta | None,
+    gaps: Sequence[Range] = (),
+    released: Sequence[Range] = (),
+    values_kept: timedelta | None = None,
 ) -> Transaction:
-    """See `Ledger.prepared`.
+    """OPEN -> PREPARED: the data is written.
 
     Args:
-        connection: of a transaction of the ledger's database; all else as there.
+        id: the transaction.
+        token: its fencing token.
+        manifest: JSON.
+        totals: each planned range but gaps exactly once, or each part of it that is neither of the following.
+        gaps: parts of planned ranges that are gaps now.
+        released: parts of planned ranges that are not the transaction's any more.
+        values_kept: for how long the manifest's examples may have values of logs; None where they have none.
+
+    Raises:
+        LedgerError: the manifest is no JSON, or the totals are not those of the ranges.
     """
     try:
         stored = json.loads(json.dumps(manifest, allow_nan=False))
@@ -215,11 +246,16 @@ def _check_totals(id: str, ranges: Sequence[Range], totals: Sequence[RangeTotals
             )
 
 
-def committed(connection: Connection, id: str, token: int, completed: str, more: Mapping[str, Any]) -> Transaction:
-    """See `Ledger.committed`.
+def committed(
+    connection: Connection, id: str, token: int, completed: str, more: Mapping[str, Any] = _NOTHING
+) -> Transaction:
+    """PREPARED -> COMMITTED at Hudi's completion time: the ranges, gaps too, turn from reserved to covered.
 
     Args:
-        connection: of a transaction of the ledger's database; all else as there.
+        id: the transaction's.
+        token: its fencing token.
+        completed: Hudi's completion time of its instant.
+        more: further items of the event.
     """
 
     def settle(transaction: Transaction) -> None:
@@ -233,11 +269,7 @@ def committed(connection: Connection, id: str, token: int, completed: str, more:
 
 
 def completed_once(connection: Connection, id: str, completed: str | None, detail: Mapping[str, Any]) -> None:
-    """See `Ledger.completed_once`.
-
-    Args:
-        connection: of a transaction of the ledger's database; all else as there.
-    """
+    """Notes that one of an instant's completions stays; sets `completed`, if given, on a COMMITTED transaction."""
     if completed is not None:
         query = update(_transactions).where(_transactions.c.id == id, _transactions.c.state == State.COMMITTED.value)
         connection.execute(query.values(completed=completed))
@@ -245,11 +277,7 @@ def completed_once(connection: Connection, id: str, completed: str | None, detai
 
 
 def aborted(connection: Connection, id: str, token: int, reason: str) -> Transaction:
-    """See `Ledger.aborted`.
-
-    Args:
-        connection: of a transaction of the ledger's database; all else as there.
-    """
+    """Any live state -> ABORTED: the ranges are free again. The first reason stays."""
     return _change(connection, id, token, State.ABORTED, {"error": plain(reason)}, reason)
 
 
@@ -287,7 +315,7 @@ def _change(
 
 
 def heartbeat(connection: Connection, id: str, token: int) -> None:
-    """See `Ledger.heartbeat`."""
+    """Says that this process works on a live transaction."""
     query = update(_transactions).where(_matches(id, token), _transactions.c.state.in_([state.value for state in LIVE]))
     if connection.execute(query.values(heartbeat=now(connection), process=this_process())).rowcount == 0:
         transaction = reads.get(connection, id)
@@ -296,13 +324,16 @@ def heartbeat(connection: Connection, id: str, token: int) -> None:
 
 
 def rest(connection: Connection, id: str, token: int) -> None:
-    """See `Ledger.rest`."""
+    """Says that this process has stopped working on a transaction; does nothing where another one works on it."""
     query = update(_transactions).where(_matches(id, token), _transactions.c.process == this_process())
     connection.execute(query.values(heartbeat=now(connection), process=None))
 
 
 def take_over(connection: Connection, id: str, why: str = "") -> Transaction:
-    """See `Ledger.take_over`."""
+    """Gives a live transaction a new token, which fences off each run that works on it; its history says why.
+
+    Heartbeat and process stay: as long as the transaction is live, they say whose work is to be decided.
+    """
     query = update(_transactions).where(
         _transactions.c.id == id, _transactions.c.state.in_([state.value for state in LIVE])
     )
@@ -325,11 +356,20 @@ def note(connection: Connection, id: str, what: str, detail: str | Mapping[str, 
     connection.execute(insert(models.events).values(row))
 
 
-def claim(connection: Connection, pipeline: str, id: str, what: str, by: str, longest: timedelta, instead: str) -> str:
-    """See `Ledger.claim`.
+def claim(
+    connection: Connection, pipeline: str, id: str, what: str, by: str, longest: timedelta, instead: str = ""
+) -> str:
+    """Says who does `what` for a transaction, which one alone should do.
+
+    It is `by`, from now on, if no other run claimed it for `longest`, or `instead` did last; else the one that did.
 
     Args:
-        connection: of a transaction of the ledger's database; all else as there.
+        pipeline: its name.
+        id: the transaction's.
+        what: the act that is claimed.
+        by: the run, as text.
+        longest: after it another run may claim the act.
+        instead: a run whose claim may be taken at once.
     """
     reads.lock_pipeline(connection, pipeline)
     last = next((event for event in reversed(reads.events(connection, id)) if event.what == what), None)

@@ -56,8 +56,7 @@ def test_a_folder_of_any_script_is_found_by_a_process_whose_locale_has_no_such_l
     named = folder / "上海"
     named.mkdir()
     asked = (
-        "import sys; from airflow_provider_slshudi.storage import owners; "
-    asked += "path = bytes.fromhex(sys.argv[1]).decode(); "
+        "import sys; from airflow_provider_slshudi.storage import owners; path = bytes.fromhex(sys.argv[1]).decode(); "
     )
     asked += "print(owners.keeps_out(path), *owners.refusing(path)[1:])"
     plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
