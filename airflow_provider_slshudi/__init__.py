@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow_provider_slshudi.config.pipeline import Pipeline as Pipeline
     from airflow_provider_slshudi.dag.factories import backfill_dag as backfill_dag
     from airflow_provider_slshudi.dag.factories import fleet_dag as fleet_dag
     from airflow_provider_slshudi.dag.factories import maintenance_dag as maintenance_dag
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.operators.repair import SlsHudiRecoverOperator as SlsHudiRecoverOperator
     from airflow_provider_slshudi.operators.repair import SlsHudiRepairOperator as SlsHudiRepairOperator
     from airflow_provider_slshudi.operators.watch import SlsHudiWatchOperator as SlsHudiWatchOperator
+    from airflow_provider_slshudi.sensors.settle import SlsHudiDanglingSensor as SlsHudiDanglingSensor
     from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor as SlsHudiSettleSensor
     from airflow_provider_slshudi.triggers.settle import SettleTrigger as SettleTrigger
 
@@ -53,6 +55,7 @@ _STEPS = ("Append", "Commit", "Open", "Plan", "Record")
 _SERVICES = ("Archive", "Clean", "Cluster", "Compact", "Mirror", "RebuildMetadata", "Sync", "Verify")
 _DAGS = ("backfill", "fleet", "maintenance", "override", "recovery", "repair", "tail", "verify", "watch")
 _NAMES: dict[str, tuple[str, ...]] = {
+    "config.pipeline": ("Pipeline",),
     "dag.factories": (*(f"{name}_dag" for name in _DAGS), "micro_batch"),
     "hooks.iceberg": ("IcebergHook",),
     "hooks.ledger": ("LedgerHook",),
@@ -63,7 +66,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "operators.repair": ("SlsHudiRecoverOperator", "SlsHudiRepairOperator"),
     "operators.batch": tuple(f"SlsHudi{name}Operator" for name in _STEPS),
     "operators.watch": ("SlsHudiWatchOperator",),
-    "sensors.settle": ("SlsHudiSettleSensor",),
+    "sensors.settle": ("SlsHudiDanglingSensor", "SlsHudiSettleSensor"),
     "triggers.settle": ("SettleTrigger",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}

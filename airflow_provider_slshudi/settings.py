@@ -17,11 +17,45 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.config.pipeline import Pipeline
 
 SECTION = "slshudi"
+CONNECTIONS = ("sls_conn_id", "spark_conn_id", "ledger_conn_id", "storage_conn_id")
+"""The arguments of operators and factories that name Airflow connections."""
 LEDGER_CONN_ID = "slshudi_ledger"
 AIRFLOW_NAME = "slshudi_airflow"
 """The Airflow variable with the name by which an Airflow recognises its own runs."""
 _SUFFIXES = (".yaml", ".yml")
 _FOLDER = "pipelines"
+
+
+@dataclass(frozen=True)
+class Connections:
+    """Ids of Airflow connections that are used instead of those that files and options name; None: not instead.
+
+    Attributes:
+        sls_conn_id: the log service's, instead of `source.connection` of the pipeline.
+        spark_conn_id: Spark's, instead of `spark.connection` of the pipeline.
+        ledger_conn_id: the ledger's, instead of the option `ledger_conn_id`.
+        storage_conn_id: the object store's, of type `aws`, instead of the environment's AWS_* variables.
+    """
+
+    sls_conn_id: str | None = None
+    spark_conn_id: str | None = None
+    ledger_conn_id: str | None = None
+    storage_conn_id: str | None = None
+
+    @property
+    def ledger(self) -> str:
+        """The ledger's connection."""
+        return self.ledger_conn_id or ledger_conn_id()
+
+    def of(self, pipeline: Pipeline) -> Pipeline:
+        """The pipeline with these connections."""
+        named = {"source": self.sls_conn_id, "spark": self.spark_conn_id}
+        changes = {
+            part: getattr(pipeline, part).model_copy(update={"connection": conn_id})
+            for part, conn_id in named.items()
+            if conn_id
+        }
+        return pipeline.model_copy(update=changes) if changes else pipeline
 
 
 def ledger_conn_id() -> str:
@@ -108,15 +142,18 @@ def dag_folders() -> list[Path]:
     return folders
 
 
-def pipeline(name_or_path: str, dag_file: DagFile | None = None) -> Pipeline:
-    """The pipeline of a name or path.
+def pipeline(
+    described: str | Pipeline, dag_file: DagFile | None = None, connections: Connections | None = None
+) -> Pipeline:
+    """The pipeline of a name or path, or the one that was made in Python, with these connections.
 
     Raises:
         ConfigError: as `pipeline_path` and `load_pipeline`.
     """
     from airflow_provider_slshudi.config.load import load_pipeline
 
-    return load_pipeline(pipeline_path(name_or_path, dag_file))
+    loaded = load_pipeline(pipeline_path(described, dag_file)) if isinstance(described, str) else described
+    return loaded if connections is None else connections.of(loaded)
 
 
 def fleet(pipelines: Sequence[str], dag_file: DagFile | None) -> list[str]:
@@ -126,6 +163,13 @@ def fleet(pipelines: Sequence[str], dag_file: DagFile | None) -> list[str]:
         ConfigError: there is no such folder, or no pipeline, or one is named twice.
     """
     names = [*pipelines]
+    if not all(isinstance(name, str) for name in names):
+        raise ConfigError(
+            "a fleet's task finds its pipeline by name: give names or files, not `Pipeline` objects; a pipeline that "
+            "is made in Python has a tail of its own (tail_dag)",
+            source="fleet_dag",
+            field="pipelines",
+        )
     if isinstance(pipelines, str):
         # By paths as they are given: another machine may have the DAG file elsewhere.
         named_folder = Path(pipelines).expanduser()
@@ -143,9 +187,11 @@ def fleet(pipelines: Sequence[str], dag_file: DagFile | None) -> list[str]:
     return names
 
 
-def stem(name_or_path: str) -> str:
+def stem(described: str | Pipeline) -> str:
     """What a pipeline's file is called, which is its name unless the file says otherwise."""
-    return Path(name_or_path).stem if name_or_path.endswith(_SUFFIXES) else name_or_path
+    if not isinstance(described, str):
+        return described.name
+    return Path(described).stem if described.endswith(_SUFFIXES) else described
 
 
 def _where(name_or_path: str, dag_file: DagFile | None) -> tuple[list[str], Sequence[Sequence[_Place | str]]]:

@@ -19,7 +19,7 @@ VOCABULARY = {"exceptions", "planning", "system", "storage", "config"}
 # What each room may import of this package, besides itself. A name stands for all below it that is no room of its own.
 ALLOWED: dict[str, set[str]] = {
     # Names for DAG files, each imported once it is asked for.
-    "": {"dag", "hooks", "operators", "sensors", "triggers"},
+    "": {"config", "dag", "hooks", "operators", "sensors", "triggers"},
     "exceptions": set(),
     "system": set(),
     "storage": {"exceptions", "system"},

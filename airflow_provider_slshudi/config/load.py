@@ -1,4 +1,7 @@
-"""YAML whose texts are what was typed."""
+"""Loads a pipeline's file.
+
+Every refusal is a `ConfigError` that names the file, the line, the field, the value found, and what is allowed.
+"""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ from airflow_provider_slshudi.operators.maintenance import (
 )
 from airflow_provider_slshudi.operators.repair import SlsHudiRecoverOperator, SlsHudiRepairOperator
 from airflow_provider_slshudi.operators.watch import SlsHudiWatchOperator
-from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
+from airflow_provider_slshudi.sensors.settle import SlsHudiDanglingSensor, SlsHudiSettleSensor
 
 _RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=10)}
 _CURSOR: dict[str, Any] = {"type": "string", "pattern": "^[A-Za-z0-9+/=]+$"}
@@ -66,7 +66,7 @@ _NEWS = timedelta(minutes=10)
 _START = datetime(2024, 1, 1)
 
 
-def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
+def tail_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
     """`{name}_tail`: reads new logs, as often as the pipeline's `schedule` or `freshness` says, one batch at a time.
 
     More runs may be there: they wait without a worker slot, and one goes on where another died and Airflow has not
@@ -75,19 +75,21 @@ def tail_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     `@continuous` the plan waits for news, so that runs do not start for nothing.
 
     Args:
-        pipeline: a pipeline's name or file.
-        dag_kwargs: the DAG's arguments; they replace ours.
+        pipeline: a pipeline's name or file, or a `Pipeline` that is made in Python.
+        dag_kwargs: the DAG's arguments; they replace ours. `sls_conn_id`, `spark_conn_id`, `ledger_conn_id` and
+            `storage_conn_id` among them name connections of its tasks, as in `PipelineOperator`.
 
     Raises:
         ConfigError: the pipeline file is missing or wrong.
     """
-    config = settings.pipeline(pipeline, dagfile.calling())
+    config, of_pipeline = _described(pipeline, dag_kwargs)
     described = f"{config.source.identity}: what is new"
     schedule = dag_kwargs.get("schedule", config.every)
     runs = _runs(schedule, "dagrun_timeout" in dag_kwargs, _MOST_TAILS)
     arguments = {"schedule": config.every, "description": described, "max_active_runs": runs}
     with _dag(config, "tail", dag_kwargs, **arguments) as dag:
-        micro_batch(pipeline, partial(SlsHudiPlanOperator, wait=_NEWS if _is_endless(schedule) else timedelta()))
+        wait = _NEWS if _is_endless(schedule) else timedelta()
+        micro_batch(**of_pipeline, plan=partial(SlsHudiPlanOperator, wait=wait))
     return _explained(config, dag)
 
 
@@ -110,6 +112,7 @@ def fleet_dag(pipelines: Sequence[str], name: str = "fleet", **dag_kwargs: Any) 
         ConfigError: there is no such folder, or no pipeline, or one is named twice.
     """
     names = settings.fleet(pipelines, dagfile.calling())
+    connections = {name: dag_kwargs.pop(name) for name in settings.CONNECTIONS if name in dag_kwargs}
     schedule = dag_kwargs.pop("schedule", "1m")
     schedule = every(schedule) if isinstance(schedule, str) else schedule
     runs = _runs(schedule, "dagrun_timeout" in dag_kwargs, _MOST_FLEETS)
@@ -120,7 +123,11 @@ def fleet_dag(pipelines: Sequence[str], name: str = "fleet", **dag_kwargs: Any) 
     with _made(name, stems, {**arguments, "doc_md": page, **dag_kwargs}) as dag:
         wait = _NEWS if _is_endless(schedule) else timedelta()
         look = SlsHudiLookOperator(
-            task_id="look", pipelines=names, wait=wait, doc_md=task_docs.of_fleets_task("look", _named(owner))
+            task_id="look",
+            pipelines=names,
+            wait=wait,
+            doc_md=task_docs.of_fleets_task("look", _named(owner)),
+            **connections,
         )
         batch = SlsHudiBatchOperator.partial(
             task_id=BATCH,
@@ -128,17 +135,18 @@ def fleet_dag(pipelines: Sequence[str], name: str = "fleet", **dag_kwargs: Any) 
             map_index_template="{{ task.called }}",
             outlets=[AssetAlias(f"hudi_{name}_settled")],
             doc_md=task_docs.of_fleets_task(BATCH, _named(owner)),
+            **connections,
         )
         batch.expand(pipeline=look.output)
     return dag
 
 
-def backfill_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
+def backfill_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
     """`{name}_backfill`: reads the unread ranges that the params name; arguments and errors as `tail_dag`.
 
     One run is one batch; if more is left, it triggers the next run.
     """
-    config = settings.pipeline(pipeline, dagfile.calling())
+    config, of_pipeline = _described(pipeline, dag_kwargs)
     params = {
         "cursors": Param(
             None, title="Cursors", description='{"0": ["begin", "end"]}: cursors in quotes, end excluded', **_CURSORS
@@ -154,15 +162,20 @@ def backfill_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     }
     arguments = {"params": params, "description": f"{config.source.identity}: what was left out or skipped"}
     with _dag(config, "backfill", dag_kwargs, **arguments) as dag:
-        batch = micro_batch(pipeline, plan=SlsHudiBackfillPlanOperator)
+        batch = micro_batch(**of_pipeline, plan=SlsHudiBackfillPlanOperator)
         planned: Any = batch.get_child_by_label("plan")
-        batch >> SlsHudiBackfillRestOperator(task_id="rest", pipeline=pipeline, planned=planned.output)
+        batch >> SlsHudiBackfillRestOperator(task_id="rest", **of_pipeline, planned=planned.output)
     return _explained(config, dag)
 
 
-def recovery_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
-    """`{name}_recovery`: decides dangling transactions now; arguments and errors as `tail_dag`."""
-    config = settings.pipeline(pipeline, dagfile.calling())
+def recovery_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
+    """`{name}_recovery`: waits for dangling batches and commits them again, or rolls them back; as `tail_dag` else.
+
+    A run that a person triggers decides at once. With a `schedule`, each run waits without a worker slot until
+    something dangles, and is skipped where nothing did within an hour: a tail settles at its own beginning, so that is
+    for pipelines whose tail is seldom, or paused.
+    """
+    config, of_pipeline = _described(pipeline, dag_kwargs)
     params = {
         "transactions": Param(
             None,
@@ -174,11 +187,12 @@ def recovery_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     }
     arguments = {"params": params, "description": f"{config.table.path}: decide what runs left undecided"}
     with _dag(config, "recovery", dag_kwargs, **arguments) as dag:
-        SlsHudiRecoverOperator(task_id="recover", pipeline=pipeline, outlets=[settled_alias(config)])
+        dangling = SlsHudiDanglingSensor(task_id="dangling", **of_pipeline)
+        dangling >> SlsHudiRecoverOperator(task_id="recover", outlets=[settled_alias(config)], **of_pipeline)
     return _explained(config, dag)
 
 
-def repair_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
+def repair_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
     """`{name}_repair`: the buttons of the pipeline's page that lose nothing; arguments and errors as `tail_dag`.
 
     A user who may trigger this DAG may use them.
@@ -186,7 +200,7 @@ def repair_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     return _acts_dag(pipeline, REPAIR, Act.RECOVER, dag_kwargs)
 
 
-def override_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
+def override_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
     """`{name}_override`: the buttons of the pipeline's page that may lose data; arguments and errors as `tail_dag`.
 
     A user who may trigger this DAG may use them, so give it permissions of its own, as by `access_control`.
@@ -194,9 +208,9 @@ def override_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     return _acts_dag(pipeline, OVERRIDE, None, dag_kwargs)
 
 
-def _acts_dag(pipeline: str, role: str, first: Act | None, dag_kwargs: dict[str, Any]) -> DAG:
+def _acts_dag(pipeline: str | Pipeline, role: str, first: Act | None, dag_kwargs: dict[str, Any]) -> DAG:
     """A DAG that does the acts of a role; `first` is what its form in Airflow proposes."""
-    config = settings.pipeline(pipeline, dagfile.calling())
+    config, of_pipeline = _described(pipeline, dag_kwargs)
     params = {
         "act": Param(
             first and first.value,
@@ -217,13 +231,13 @@ def _acts_dag(pipeline: str, role: str, first: Act | None, dag_kwargs: dict[str,
     # It runs when a person presses a button, never by itself.
     arguments: dict[str, Any] = {"params": params, "description": description, "is_paused_upon_creation": False}
     with _dag(config, role, dag_kwargs, **arguments) as dag:
-        SlsHudiRepairOperator(task_id=role, pipeline=pipeline, role=role)
+        SlsHudiRepairOperator(task_id=role, **of_pipeline, role=role)
     return _explained(config, dag)
 
 
-def verify_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
+def verify_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
     """`{name}_verify`: proves that every log is in the table once, or fails; arguments and errors as `tail_dag`."""
-    config = settings.pipeline(pipeline, dagfile.calling())
+    config, of_pipeline = _described(pipeline, dag_kwargs)
     params = {
         "source": Param(
             False, type="boolean", title="Source", description="Compare with what the log service still holds, too"
@@ -231,35 +245,35 @@ def verify_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
     }
     arguments = {"params": params, "description": f"{config.table.path}: every log once"}
     with _dag(config, "verify", dag_kwargs, **arguments) as dag:
-        SlsHudiVerifyOperator(task_id="verify", pipeline=pipeline)
+        SlsHudiVerifyOperator(task_id="verify", **of_pipeline)
     return _explained(config, dag)
 
 
-def maintenance_dag(pipeline: str, **dag_kwargs: Any) -> DAG:
+def maintenance_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
     """`{name}_maintenance`: clusters or compacts, cleans and archives while batches go on, as often as the pipeline's
     `maintenance.schedule` says; arguments and errors as `tail_dag`.
     """
-    config = settings.pipeline(pipeline, dagfile.calling())
+    config, of_pipeline = _described(pipeline, dag_kwargs)
     arguments = {
         "schedule": config.maintenance.every,
         "description": f"{config.table.path}: files and timeline stay few",
     }
     with _dag(config, "maintenance", dag_kwargs, **arguments) as dag:
         # Side by side: each service finds its own work, and one that fails does not hold up the others.
-        cleaned = SlsHudiCleanOperator(task_id="clean", pipeline=pipeline)
-        cleaned >> SlsHudiArchiveOperator(task_id="archive", pipeline=pipeline)
+        cleaned = SlsHudiCleanOperator(task_id="clean", **of_pipeline)
+        cleaned >> SlsHudiArchiveOperator(task_id="archive", **of_pipeline)
         rewriting: list[SlsHudiClusterOperator] = []
         if config.clusters:
-            rewriting.append(SlsHudiClusterOperator(task_id="cluster", pipeline=pipeline))
+            rewriting.append(SlsHudiClusterOperator(task_id="cluster", **of_pipeline))
         if config.compacts:
-            rewriting.append(SlsHudiCompactOperator(task_id="compact", pipeline=pipeline))
+            rewriting.append(SlsHudiCompactOperator(task_id="compact", **of_pipeline))
         if config.mirror is not None and rewriting:
-            rewriting >> SlsHudiMirrorOperator(task_id="mirror", pipeline=pipeline)
+            rewriting >> SlsHudiMirrorOperator(task_id="mirror", **of_pipeline)
     return _explained(config, dag)
 
 
 def watch_dag(
-    pipeline: str,
+    pipeline: str | Pipeline,
     behind: timedelta | None = None,
     dangling: timedelta | None = None,
     expires: timedelta | None = None,
@@ -271,49 +285,61 @@ def watch_dag(
     two runs: a gap is told for an hour.
 
     Args:
-        pipeline: a pipeline's name or file.
+        pipeline: a pipeline's name or file, or a `Pipeline` that is made in Python.
         behind: told if the oldest unread log is older than this.
         dangling: told if no run has worked on a live batch for longer than this.
         expires: told if the service drops unread logs sooner than this.
         dag_kwargs: the DAG's arguments; they replace ours.
     """
-    config = settings.pipeline(pipeline, dagfile.calling())
+    config, of_pipeline = _described(pipeline, dag_kwargs)
     limits = {"behind": behind, "dangling": dangling, "expires": expires}
     arguments = {"schedule": timedelta(minutes=15), "description": f"{config.table.path}: whether a person has to look"}
     with _dag(config, "watch", dag_kwargs, **arguments) as dag:
-        SlsHudiWatchOperator(task_id="watch", pipeline=pipeline, **limits)
+        SlsHudiWatchOperator(task_id="watch", **of_pipeline, **limits)
     return _explained(config, dag)
 
 
 def micro_batch(
-    pipeline: str, plan: Callable[..., SlsHudiPlanOperator] = SlsHudiPlanOperator, group_id: str = "batch"
+    pipeline: str | Pipeline,
+    plan: Callable[..., SlsHudiPlanOperator] = SlsHudiPlanOperator,
+    group_id: str = "batch",
+    **connections: str | None,
 ) -> TaskGroup:
     """The steps of one transaction; call it within a DAG, for one batch per DAG run and pipeline.
 
     Args:
-        pipeline: a pipeline's name or file.
+        pipeline: a pipeline's name or file, or a `Pipeline` that is made in Python.
         plan: the operator that plans.
         group_id: of the task group.
+        connections: `sls_conn_id`, `spark_conn_id`, `ledger_conn_id`, `storage_conn_id`, as in `PipelineOperator`.
 
     Raises:
         ConfigError: the pipeline file is missing or wrong.
     """
-    config = settings.pipeline(pipeline, dagfile.calling())
+    config = settings.pipeline(pipeline, dagfile.calling(), settings.Connections(**connections))
+    of_pipeline: dict[str, Any] = {"pipeline": pipeline, **connections}
     with TaskGroup(group_id) as group:
-        settle = SlsHudiSettleSensor(task_id="settle", pipeline=pipeline, outlets=[settled_alias(config)])
-        planned = plan(task_id="plan", pipeline=pipeline)
-        of_batch: dict[str, Any] = {"pipeline": pipeline, "transaction": planned.output}
+        settle = SlsHudiSettleSensor(task_id="settle", **of_pipeline, outlets=[settled_alias(config)])
+        planned = plan(task_id="plan", **of_pipeline)
+        of_batch: dict[str, Any] = {**of_pipeline, "transaction": planned.output}
         opened = SlsHudiOpenOperator(task_id="open", **of_batch)
         appended = SlsHudiAppendOperator(task_id="append", **of_batch)
         recorded = SlsHudiRecordOperator(task_id="record", **of_batch)
         committed = SlsHudiCommitOperator(task_id="commit", outlets=[table_asset(config)], **of_batch)
         settle >> planned >> opened >> appended >> recorded >> committed
         if config.catalog is not None:
-            committed >> SlsHudiSyncOperator(task_id="sync", pipeline=pipeline)
+            committed >> SlsHudiSyncOperator(task_id="sync", **of_pipeline)
         if config.mirror is not None:
-            committed >> SlsHudiMirrorOperator(task_id="mirror", pipeline=pipeline)
+            committed >> SlsHudiMirrorOperator(task_id="mirror", **of_pipeline)
     _explain(config, group.iter_tasks())
     return group
+
+
+def _described(pipeline: str | Pipeline, dag_kwargs: dict[str, Any]) -> tuple[Pipeline, dict[str, Any]]:
+    """The pipeline, and the arguments of its operators; takes the ids of connections out of the DAG's arguments."""
+    connections = {name: dag_kwargs.pop(name) for name in settings.CONNECTIONS if name in dag_kwargs}
+    config = settings.pipeline(pipeline, dagfile.calling(), settings.Connections(**connections))
+    return config, {"pipeline": pipeline, **connections}
 
 
 def _runs(schedule: Any, timed: bool, most: int) -> int:

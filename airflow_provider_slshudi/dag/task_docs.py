@@ -79,8 +79,9 @@ _DAGS = {
         _LAST_LINE + " Wrong params fail the run before anything is planned.",
     ),
     "recovery": _Page(
-        "Decides now what earlier runs left undecided in the table `{table}`, instead of at the next run. You rarely "
-        "need it: each run of the tail does the same first.",
+        "Decides what earlier runs left undecided in the table `{table}`, instead of at the next run of the tail: at "
+        "once if you trigger it, and as soon as something dangles where it has a schedule. You rarely need it: each "
+        "run of the tail does the same first.",
         "the ledger, the table's timeline, and which runs Airflow says have ended.",
         "commits recorded batches, rolls back the others; each decision, with what it saw, goes into the ledger.",
         "the decisions: returned by the task, and in each transaction's history.",
@@ -254,6 +255,16 @@ _TASKS = {
         "**success**: the next run is started. **skipped**: nothing is left, or that run is there already.",
         "Safe, as often as you like.",
         "Trigger the DAG again with the same params: what is read is left out. " + _LAST_LINE,
+    ),
+    "dangling": _Page(
+        "Waits until something dangles: a transaction whose run has ended, an instant that no run finishes, a file "
+        "that was cut off. A run that a person triggered does not wait.",
+        "the ledger, the timelines of the table and of those beside it, and which runs Airflow says have ended.",
+        "nothing.",
+        "nothing; the next task decides.",
+        "**success**: something dangles, or a person asks. **skipped**: nothing did within the time that it waits.",
+        "Safe: it only looks.",
+        _LAST_LINE,
     ),
     "recover": _Page(
         "Decides every transaction that no process works on any more, and those that the param `transactions` names.",

@@ -1,4 +1,4 @@
-"""The archive of a pipeline whose executors have Python alone."""
+"""This machine: Java, Spark, Hudi's jars, locale, cache."""
 
 from __future__ import annotations
 

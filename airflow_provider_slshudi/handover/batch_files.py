@@ -1,4 +1,11 @@
-"""Keys of logs that no column names, as the tasks of a batch saw them."""
+"""Files that the steps of one transaction hand over to each other.
+
+`.hoodie/slshudi/{instant}/` holds the transaction that opened the instant (`owner.json`), the append's order
+(`batch-{token}.json`) and manifest (`manifest-{token}.json`), the schema that the table gets (`schema.json`) and the
+commit's extra metadata (`commit-{token}.json`). The token in the name keeps an old driver's work apart from its
+successor's. Files of the table are in `files` until they are whole. The folder is deleted once its transaction is
+decided.
+"""
 
 from __future__ import annotations
 

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _FIELDS = ("host", "port", "schema", "login", "password")
+_STORAGE_EXTRAS = {
+    "aws_session_token": "AWS_SESSION_TOKEN",
+    "region_name": "AWS_REGION",
+    "endpoint_url": "AWS_ENDPOINT_URL",
+}
 
 
 class ConnectionMissing(TransientError):
@@ -98,6 +103,28 @@ def require_used(connection: Connection, fields: Collection[str], extras: Collec
     for name in unused:
         used = ", ".join([*fields, *(f"extra {extra}" for extra in extras)])
         raise _wrong(connection, name, f"{name} means nothing here, and would be ignored. It has {used}: take it out")
+
+
+def storage_variables(conn_id: str) -> dict[str, str | None]:
+    """What a connection of Airflow's type `aws` says, as the variables that clients of object stores follow.
+
+    https://airflow.apache.org/docs/apache-airflow-providers-amazon/stable/connections/aws.html
+
+    Returns:
+        Values by variable; None for one that must not be set, since it belongs to other keys.
+
+    Raises:
+        ConnectionMissing, ConfigError: as `find_connection`; or it has no keys, or more than is used here.
+    """
+    connection = find_connection(conn_id, "aws")
+    require_used(connection, ("login", "password"), tuple(_STORAGE_EXTRAS))
+    if not connection.login or not connection.password:
+        raise _wrong(connection, "login", "an object store's keys are its login and password, and one is missing")
+    extra = connection.extra_dejson
+    variables = {variable: extra.get(name) or None for name, variable in _STORAGE_EXTRAS.items()}
+    keys = {"AWS_ACCESS_KEY_ID": connection.login, "AWS_SECRET_ACCESS_KEY": connection.password}
+    # Where it names neither, the machine's own region and endpoint stay.
+    return {**keys, **{name: value for name, value in variables.items() if value or name == "AWS_SESSION_TOKEN"}}
 
 
 def _require_visible(connection: Connection) -> None:

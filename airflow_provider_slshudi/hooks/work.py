@@ -2,55 +2,78 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import cache
 
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.dagfile import DagFile
+from airflow_provider_slshudi.hooks.connections import storage_variables
 from airflow_provider_slshudi.hooks.iceberg import IcebergHook
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.sls import SlsHook
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.settings import Connections
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.transaction.context import Run, Work
 
+_OWN = Connections()
+
 
 def work_of(
-    name_or_path: str, run: Run, dag_file: DagFile | None = None, show: Callable[[str], None] | None = None
+    described: str | Pipeline,
+    run: Run,
+    dag_file: DagFile | None = None,
+    show: Callable[[str], None] | None = None,
+    connections: Connections = _OWN,
 ) -> Work:
     """The pipeline, ledger, Spark and log service that a pipeline's steps work with; `dag_file` names the pipeline.
 
     `show` is told the address of a Spark driver's page, where the driver has one.
 
     Args:
-        name_or_path: a pipeline's name or file.
+        described: a pipeline's name or file, or the pipeline.
         run: the DAG run or command that acts.
         dag_file: the DAG file that names the pipeline; None: a command does.
         show: is told the address of a driver's page.
+        connections: those that are used instead of the pipeline's own. The keys of a `storage_conn_id` become this
+            process's variables, for each client of object stores in it and in its drivers.
 
     Raises:
         ConfigError: the pipeline, a setting or a connection is wrong.
         ConnectionMissing: Airflow gives no connection of the ledger.
         LedgerUnavailable: the ledger does not answer.
     """
-    pipeline = settings.pipeline(name_or_path, dag_file)
-    return _work(pipeline, LedgerHook(settings.ledger_conn_id()).ledger(), run, _connection, show)
+    pipeline = settings.pipeline(described, dag_file, connections)
+    _set_keys(connections)
+    return _work(pipeline, LedgerHook(connections.ledger).ledger(), run, _connection, show)
 
 
 class Works:
     """What the steps of many pipelines work with; each connection is asked of Airflow once."""
 
-    def __init__(self, run: Run, dag_file: DagFile | None) -> None:
-        self._run, self._dag_file = run, dag_file
-        self.ledger = LedgerHook(settings.ledger_conn_id()).ledger()
+    def __init__(self, run: Run, dag_file: DagFile | None, connections: Connections = _OWN) -> None:
+        self._run, self._dag_file, self._connections = run, dag_file, connections
+        _set_keys(connections)
+        self.ledger = LedgerHook(connections.ledger).ledger()
         self._connection = cache(_connection)
 
     def of(self, name_or_path: str) -> Work:
         """As `work_of`, for one of them."""
-        return _work(settings.pipeline(name_or_path, self._dag_file), self.ledger, self._run, self._connection)
+        pipeline = settings.pipeline(name_or_path, self._dag_file, self._connections)
+        return _work(pipeline, self.ledger, self._run, self._connection)
+
+
+def _set_keys(connections: Connections) -> None:
+    if connections.storage_conn_id:
+        for name, value in storage_variables(connections.storage_conn_id).items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _connection(id_: str) -> SlsConnection:

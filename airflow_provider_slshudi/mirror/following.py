@@ -1,4 +1,4 @@
-"""The columns and partition values that a mirror shows: the table's own, without Hudi's."""
+"""Brings a mirror from where it stands to the table's newest completed instant; may be repeated at any time."""
 
 from __future__ import annotations
 

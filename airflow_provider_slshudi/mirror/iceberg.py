@@ -1,7 +1,7 @@
-"""A snapshot of Iceberg that replaces files, at a cost that does not grow with the number of snapshots before it.
+"""A mirror as an Iceberg table in a catalog (py.iceberg.apache.org, read in 0.12.0).
 
-`overwrite()` of pyiceberg 0.12.0 merges no manifests, and reads and keeps for good those that only say what was deleted
-once: 0.4 CPU seconds a commit after 90 upserts. `merge_append()` does both right, and deletes nothing.
+The table's folder is never Iceberg's: the mirror's location lies outside of it, and with `gc.enabled=false` other
+engines refuse to delete files that snapshots name (iceberg.apache.org/docs/latest/configuration).
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 
 def replacing(change: Transaction, io: FileIO, summary: Mapping[str, str]) -> Any:
-    """The producer of such a snapshot, as `change.update_snapshot().overwrite()` makes one."""
+    """A snapshot that replaces files, at a cost that does not grow with the number of snapshots before it.
+
+    `overwrite()` of pyiceberg 0.12.0 merges no manifests, and reads and keeps for good those that only say what was
+    deleted once: 0.4 CPU seconds a commit after 90 upserts. `merge_append()` does both right, and deletes nothing.
+    """
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table.snapshots import Operation
     from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles

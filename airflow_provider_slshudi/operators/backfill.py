@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,12 @@ from airflow_provider_slshudi.handover.names import DRY_RUN, PARAMS_SOURCE, PART
 from airflow_provider_slshudi.operators.base import PipelineTask, refuse_unknown_params, who_asked
 from airflow_provider_slshudi.operators.batch import SlsHudiPlanOperator
 from airflow_provider_slshudi.plugins.links import PipelineLink
+from airflow_provider_slshudi.settings import CONNECTIONS
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_slshudi.config.pipeline import Pipeline
     from airflow_provider_slshudi.ledger.records import Transaction
     from airflow_provider_slshudi.transaction.context import Work
     from airflow_provider_slshudi.transaction.plan import BackfillRequest
@@ -114,7 +116,28 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
     A span that reaches into the future ends with the newest log that the service holds now. So the operator returns,
     besides the result of `SlsHudiPlanOperator`, the `cursors` of the span, for the runs that read the rest, and whether
     they stand for `everything` that the service holds: a begin that was not named leaves out what expires meanwhile.
+
+    Args:
+        pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
+        cursors: `{shard: [begin, end]}` with the ends excluded, where the run's params name nothing; templated.
+        from_: first receive time, ISO 8601 with its zone, likewise.
+        to: receive time that is not read any more, likewise.
+        everything: whether all that the service holds and no batch has read is meant, likewise.
     """
+
+    template_fields = (*SlsHudiPlanOperator.template_fields, "cursors", "from_", "to")
+
+    def __init__(
+        self,
+        *,
+        cursors: Mapping[str, Sequence[str]] | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        everything: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.cursors, self.from_, self.to, self.everything = cursors, from_, to, everything
 
     def in_trouble(self, context: Context, error: BaseException, waits: bool, step: str = "") -> None:
         """Leaves a refused request to the person who made it; a wrong pipeline file stops the tail as well.
@@ -128,19 +151,26 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
         if not isinstance(error, ConfigError):
             super().in_trouble(context, error, waits, step)
 
+    def _asked(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The run's params, with the operator's arguments where they name nothing to read."""
+        if any(params.get(name) for name in ("cursors", "from", "to", "everything")):
+            return params
+        own = {"cursors": self.cursors, "from": self.from_, "to": self.to, "everything": self.everything}
+        return {**params, **own}
+
     def plan(self, work: Work, context: Context) -> tuple[Transaction | None, dict[str, Any]]:
         """The transaction, None if all of the request is covered or reserved; and the request's cursors."""
         from airflow_provider_slshudi.transaction.plan import backfill, pinned
         from airflow_provider_slshudi.views import progress
 
-        params = _known_params(context)
+        params = self._asked(_known_params(context))
         raw_request = backfill_request(params)
         if params.get("dry_run"):
-            raise AirflowSkipException(_dry_run(work, raw_request, context))
+            raise AirflowSkipException(_dry_run(work, raw_request, context, _said(params)))
         request = pinned(work, raw_request)
         if not request.cursors:
             if raw_request.span is not None and raw_request.span[0] > time.time():
-                raise _wrong("from", context["params"]["from"], "is yet to come: the service holds nothing of it")
+                raise _wrong("from", params["from"], "is yet to come: the service holds nothing of it")
             return None, {}
         if raw_request.span is not None and raw_request.span[1] > time.time():
             self.log.info("`to` is yet to come: the backfill ends with what the service holds now")
@@ -153,13 +183,13 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
         return planned, {"cursors": cursors, "everything": not request.is_named}
 
 
-def _dry_run(work: Work, request: BackfillRequest, context: Context) -> str:
-    """What the backfill would read, in a sentence, which the pipeline's page shows."""
+def _dry_run(work: Work, request: BackfillRequest, context: Context, asked: str) -> str:
+    """What the backfill would read, in a sentence, which the pipeline's page shows beside what was asked."""
     from airflow_provider_slshudi.views.progress import estimate_backfill
     from airflow_provider_slshudi.views.words import backfill
 
     name, who = work.pipeline.name, who_asked(context)
-    with work.ledger.deed(name, DRY_RUN, who, _said(context["params"]), str(work.run)) as result:
+    with work.ledger.deed(name, DRY_RUN, who, asked, str(work.run)) as result:
         said = backfill(estimate_backfill(work, request))
         result.append(said)
     return said
@@ -186,14 +216,15 @@ class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):
     The next run's id follows from this one's, so that a retry makes no second run.
 
     Args:
-        pipeline: a pipeline's name or file.
+        pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
         planned: the result of the backfill's plan operator.
     """
 
-    template_fields = ("pipeline", "planned", *TriggerDagRunOperator.template_fields)
+    template_fields = ("pipeline", *CONNECTIONS, "planned", *TriggerDagRunOperator.template_fields)
     operator_extra_links = [PipelineLink(), *TriggerDagRunOperator.operator_extra_links]  # noqa: RUF012 - Airflow's type
 
-    def __init__(self, *, pipeline: str, planned: Any, **kwargs: Any) -> None:
+    def __init__(self, *, pipeline: str | Pipeline, planned: Any, **kwargs: Any) -> None:
+        self._connect(kwargs)
         ours = {"trigger_dag_id": "{{ dag.dag_id }}", "logical_date": None, "skip_when_already_exists": True}
         super().__init__(**{**kwargs, **ours})
         self.pipeline, self.planned = pipeline, planned

@@ -1,4 +1,4 @@
-"""A pipeline's figures as metrics of Airflow's own (StatsD, OpenTelemetry), where they are turned on."""
+"""What the tasks of a pipeline share: connections, what the ledger and metrics are told, what Airflow knows of runs."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ from airflow_provider_slshudi import dagfile
 from airflow_provider_slshudi.exceptions import ConfigError, Fenced, JobFailed, TerminalError
 from airflow_provider_slshudi.handover.names import PARAMS_SOURCE
 from airflow_provider_slshudi.plugins.links import PipelineLink, SparkLink, web_address
-from airflow_provider_slshudi.settings import AIRFLOW_NAME
+from airflow_provider_slshudi.settings import AIRFLOW_NAME, CONNECTIONS, Connections
 from airflow_provider_slshudi.system.processes import end_with_parent
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_slshudi.config.pipeline import Pipeline
     from airflow_provider_slshudi.ledger.records import Transaction
     from airflow_provider_slshudi.transaction.context import Run, Work
     from airflow_provider_slshudi.transaction.settle import Settled
@@ -68,9 +69,23 @@ class PipelineTask:
     """A task of one pipeline; mixed into operators and sensors."""
 
     operator_extra_links: Collection[BaseOperatorLink] = (PipelineLink(),)
-    pipeline: str
+    pipeline: str | Pipeline
     task_id: str
+    sls_conn_id: str | None = None
+    spark_conn_id: str | None = None
+    ledger_conn_id: str | None = None
+    storage_conn_id: str | None = None
     _work: Work | None = None
+
+    @property
+    def connections(self) -> Connections:
+        """The connections that arguments name."""
+        return Connections(**{name: getattr(self, name) for name in CONNECTIONS})
+
+    def _connect(self, kwargs: dict[str, Any]) -> None:
+        """Takes the ids of connections out of an operator's arguments."""
+        for name in CONNECTIONS:
+            setattr(self, name, kwargs.pop(name, None))
 
     @property
     def _step(self) -> str:
@@ -100,7 +115,8 @@ class PipelineTask:
 
         run, dag = context["dag_run"], context.get("dag")
         dag_file = None if dag is None else dagfile.of(dag)
-        self._work = work_of(self.pipeline, Run(run.dag_id, run.run_id, this_airflow()), dag_file, show)
+        asking = Run(run.dag_id, run.run_id, this_airflow())
+        self._work = work_of(self.pipeline, asking, dag_file, show, self.connections)
         TransactionTables.of(self._work).require_answer(ANSWER_SECONDS)
         return self._work
 
@@ -158,7 +174,7 @@ class PipelineTask:
         work, run = self._work, context["dag_run"]
         name = settings.stem(self.pipeline) if work is None else work.pipeline.name
         with only_logged():
-            ledger = LedgerHook(settings.ledger_conn_id()).ledger() if work is None else work.ledger
+            ledger = LedgerHook(self.connections.ledger).ledger() if work is None else work.ledger
             planned = getattr(self, "transaction", None)
             transaction = planned.get("transaction") if isinstance(planned, Mapping) else None
             of_step = (name, run.dag_id, run.run_id, step or self._step)
@@ -212,18 +228,54 @@ def refuse_test() -> None:
         )
 
 
+def refuse_retries(task_id: object, kwargs: Mapping[str, Any], reason: str) -> None:
+    """Refuses `retries` among an operator's own arguments; those of a DAG's `default_args` do not reach this step.
+
+    Args:
+        task_id: the task's.
+        kwargs: the operator's arguments.
+        reason: why this step has no retries.
+
+    Raises:
+        ConfigError: the step was given some.
+    """
+    if kwargs.get("retries"):
+        raise ConfigError(
+            f"task {task_id}: retries={kwargs['retries']!r}: this step has none: {reason}. Leave the argument out",
+            source=str(task_id),
+            field="retries",
+            value=kwargs["retries"],
+        )
+
+
 class PipelineOperator(PipelineTask, BaseOperator):
     """An operator of one pipeline.
 
     Args:
-        pipeline: a pipeline's name or file.
+        pipeline: a pipeline's name or file, or a `Pipeline`; a text may be a template.
+        sls_conn_id: the log service's connection, instead of the pipeline's; templated.
+        spark_conn_id: Spark's connection, instead of the pipeline's; templated.
+        ledger_conn_id: the ledger's connection, instead of the option of that name; templated.
+        storage_conn_id: a connection of type `aws` with the object store's keys, which become this process's AWS_*
+            variables and its driver's; a cluster's executors have keys of their own. Templated.
     """
 
-    template_fields: Sequence[str] = ("pipeline",)
+    template_fields: Sequence[str] = ("pipeline", *CONNECTIONS)
 
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        pipeline: str | Pipeline,
+        sls_conn_id: str | None = None,
+        spark_conn_id: str | None = None,
+        ledger_conn_id: str | None = None,
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.pipeline = pipeline
+        self.sls_conn_id, self.spark_conn_id = sls_conn_id, spark_conn_id
+        self.ledger_conn_id, self.storage_conn_id = ledger_conn_id, storage_conn_id
 
 
 @contextmanager

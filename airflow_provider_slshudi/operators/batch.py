@@ -10,7 +10,7 @@ from airflow.sdk import Asset, BaseOperatorLink
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_slshudi.exceptions import BatchUnderWay, JobFailed, TransientError
-from airflow_provider_slshudi.operators.base import SCHEDULED, PipelineOperator, refuse_test, slices
+from airflow_provider_slshudi.operators.base import SCHEDULED, PipelineOperator, refuse_retries, refuse_test, slices
 from airflow_provider_slshudi.operators.events import extra_of
 from airflow_provider_slshudi.operators.lineage import CommitLineageTask
 from airflow_provider_slshudi.plugins.links import SparkLink, TransactionLink
@@ -28,7 +28,7 @@ class SlsHudiPlanOperator(PipelineOperator):
     Returns `{"transaction": id, "token": fencing token}`, which the following steps take as `transaction`.
 
     Args:
-        pipeline: a pipeline's name or file.
+        pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
         wait: how long it waits for news where there is nothing new, and keeps its slot. For DAGs whose runs follow one
             another at once, and would start for nothing again and again.
     """
@@ -77,18 +77,18 @@ class _Step(PipelineOperator):
     """A step of a planned transaction.
 
     Args:
-        pipeline: a pipeline's name or file.
+        pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
         transaction: the result of the plan operator.
     """
 
-    template_fields = ("pipeline", "transaction")
+    template_fields = (*PipelineOperator.template_fields, "transaction")
     operator_extra_links: Collection[BaseOperatorLink] = (TransactionLink(),)
 
     passing: tuple[type[Exception], ...] = ()
     """Errors that the next run gets over, although this one failed."""
 
-    def __init__(self, *, pipeline: str, transaction: Any, **kwargs: Any) -> None:
-        super().__init__(pipeline=pipeline, **kwargs)
+    def __init__(self, *, transaction: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.transaction = transaction
 
     def execute(self, context: Context) -> Any:
@@ -110,13 +110,15 @@ class _Step(PipelineOperator):
 class _DriverStep(_Step):
     """A step that starts a Spark driver.
 
-    It has no retries, also if arguments ask for some: the driver of a failed try may still be alive. So the next run's
-    settle fences it off and then decides the transaction.
+    It has no retries, and refuses an argument that asks for some: the driver of a failed try may still be alive. So the
+    next run's settle fences it off and then decides the transaction.
     """
 
     passing = (TransientError, JobFailed)
 
     def __init__(self, **kwargs: Any) -> None:
+        reason = "the driver of a failed try may still be alive, so the next run's settle fences it off and decides"
+        refuse_retries(kwargs.get("task_id"), kwargs, reason)
         super().__init__(**{**kwargs, "retries": 0})
 
 

@@ -1,4 +1,4 @@
-"""The assets by which Airflow knows a pipeline's table."""
+"""The assets by which Airflow knows a pipeline's table, and their events."""
 
 from __future__ import annotations
 

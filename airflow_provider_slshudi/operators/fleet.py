@@ -30,6 +30,7 @@ from airflow_provider_slshudi.operators.base import (
     PipelineOperator,
     end_with_supervisor,
     only_logged,
+    refuse_retries,
     refuse_test,
     signal,
     slices,
@@ -42,6 +43,7 @@ from airflow_provider_slshudi.plugins.links import PipelineLink, SparkLink, Tran
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_slshudi.config.pipeline import Pipeline
     from airflow_provider_slshudi.hooks.work import Works
     from airflow_provider_slshudi.ledger.ledger import Ledger
     from airflow_provider_slshudi.ledger.records import Transaction
@@ -63,13 +65,26 @@ class SlsHudiLookOperator(BaseOperator):
     Args:
         pipelines: names or files.
         wait: how long it waits for news where there is nothing to do, as `SlsHudiPlanOperator` does.
+        sls_conn_id, spark_conn_id, ledger_conn_id, storage_conn_id: see `PipelineOperator`.
     """
 
-    template_fields: Sequence[str] = ("pipelines",)
+    template_fields: Sequence[str] = ("pipelines", *settings.CONNECTIONS)
 
-    def __init__(self, *, pipelines: Sequence[str], wait: timedelta = timedelta(), **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        pipelines: Sequence[str],
+        wait: timedelta = timedelta(),
+        sls_conn_id: str | None = None,
+        spark_conn_id: str | None = None,
+        ledger_conn_id: str | None = None,
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.pipelines, self.wait = [*pipelines], wait
+        self.sls_conn_id, self.spark_conn_id = sls_conn_id, spark_conn_id
+        self.ledger_conn_id, self.storage_conn_id = ledger_conn_id, storage_conn_id
 
     def execute(self, context: Context) -> list[str]:
         """Looks."""
@@ -81,7 +96,9 @@ class SlsHudiLookOperator(BaseOperator):
 
         run, dag = context["dag_run"], context.get("dag")
         # One that does not answer must not hold up the others for as long as a task of its own would wait.
-        works = Works(Run(run.dag_id, run.run_id, this_airflow(), PERSON), None if dag is None else dagfile.of(dag))
+        connections = settings.Connections(**{name: getattr(self, name) for name in settings.CONNECTIONS})
+        asking = Run(run.dag_id, run.run_id, this_airflow(), PERSON)
+        works = Works(asking, None if dag is None else dagfile.of(dag), connections)
         ended = AirflowRuns(context["ti"])
         end_with_supervisor()
         due_pipelines, watched = self._found(works, ended, context)
@@ -152,7 +169,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
     the mirrors.
 
     Skips where there is nothing new, or where another run works on the pipeline's batch. A batch that fails is decided
-    at once, since its run may go on with other pipelines for long. It has no retries, also if asked for: the next run
+    at once, since its run may go on with other pipelines for long. It has no retries, and refuses some: the next run
     comes soon. A catalog that does not answer fails no batch, and is told as trouble of a step `sync` or
     `mirror`.
 
@@ -167,6 +184,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
     _tells = False
 
     def __init__(self, **kwargs: Any) -> None:
+        refuse_retries(kwargs.get("task_id"), kwargs, "the next run of the fleet comes soon and decides what is left")
         super().__init__(**{**kwargs, "retries": 0})
 
     @property
@@ -306,14 +324,14 @@ def _resting(ledger: Ledger, dag_id: str, at_once: bool) -> set[str]:
     return resting
 
 
-def _require_name(work: Work, pipeline: str) -> None:
+def _require_name(work: Work, pipeline: str | Pipeline) -> None:
     """Two files of one name would be one pipeline to the ledger, and two to Airflow."""
     called = settings.stem(pipeline)
     if work.pipeline.name != called:
         raise ConfigError(
-            f"{pipeline}: the file is called {called}, and its pipeline {work.pipeline.name}. In a fleet both have the "
+            f"{called}: the file is called {called}, and its pipeline {work.pipeline.name}. In a fleet both have the "
             "same name: rename the file",
-            source=pipeline,
+            source=called,
             field="name",
             value=work.pipeline.name,
         )

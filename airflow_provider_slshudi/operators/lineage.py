@@ -71,7 +71,7 @@ class LineageTask(PipelineTask):
         if self._work is not None:
             return self._work.pipeline
         dag = cast("BaseOperator", self).get_dag()
-        return settings.pipeline(self.pipeline, None if dag is None else dagfile.of(dag))
+        return settings.pipeline(self.pipeline, None if dag is None else dagfile.of(dag), self.connections)
 
 
 class CommitLineageTask(LineageTask):

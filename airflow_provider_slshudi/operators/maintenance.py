@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_slshudi.operators.base import PipelineOperator, refuse_unknown_params
 from airflow_provider_slshudi.plugins.links import PipelineLink, SparkLink
+from airflow_provider_slshudi.settings import stem
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -24,7 +25,7 @@ class SlsHudiCleanOperator(PipelineOperator):
     Returns `{"instant": the clean's, None if there was nothing to do, "files": deleted files, "bytes": their bytes}`.
 
     Args:
-        pipeline: a pipeline's name or file.
+        pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -47,7 +48,7 @@ class SlsHudiArchiveOperator(PipelineOperator):
     holds archival back, or None}`.
 
     Args:
-        pipeline: a pipeline's name or file.
+        pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -67,7 +68,7 @@ class SlsHudiClusterOperator(PipelineOperator):
     "into_bytes": written}`.
 
     Args:
-        pipeline: a pipeline's name or file.
+        pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
     """
 
     operator_extra_links = (PipelineLink(), SparkLink())
@@ -96,7 +97,7 @@ class SlsHudiCompactOperator(SlsHudiClusterOperator):
     Returns the same keys as `SlsHudiClusterOperator`, for a compaction.
 
     Args:
-        pipeline: a pipeline's name or file.
+        pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -113,7 +114,7 @@ class SlsHudiRebuildMetadataOperator(PipelineOperator):
     "unknown", "unreadable", "examples": as found before the rebuild}`.
 
     Args:
-        pipeline: a pipeline's name or file.
+        pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -131,7 +132,7 @@ class SlsHudiSyncOperator(PipelineOperator):
     """Tells the pipeline's `catalog` of the table's columns and partitions as of its newest commit; may be repeated.
 
     Args:
-        pipeline: a pipeline's name or file.
+        pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
     """
 
     def execute(self, context: Context) -> None:
@@ -149,7 +150,7 @@ class SlsHudiMirrorOperator(PipelineOperator):
     were compared instead}}`.
 
     Args:
-        pipeline: a pipeline's name or file.
+        pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -173,14 +174,14 @@ class SlsHudiVerifyOperator(PipelineOperator):
     Returns the totals, `as_of`, and how many ranges were compared.
 
     Args:
-        pipeline: a pipeline's name or file.
+        pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
         source: compare with the logs that the service still holds, too.
     """
 
     operator_extra_links = (PipelineLink(), SparkLink())
 
-    def __init__(self, *, pipeline: str, source: bool = False, **kwargs: Any) -> None:
-        super().__init__(pipeline=pipeline, **kwargs)
+    def __init__(self, *, source: bool = False, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.source = source
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -198,8 +199,8 @@ class SlsHudiVerifyOperator(PipelineOperator):
             }
             if not proof.ok:
                 raise AirflowFailException(
-                    f"pipeline {self.pipeline}: not every log is in the table once: {proof.complaint()}. "
-                    f"`slshudi verify {self.pipeline}` lists the ranges"
+                    f"pipeline {stem(self.pipeline)}: not every log is in the table once: {proof.complaint()}. "
+                    f"`slshudi verify {stem(self.pipeline)}` lists the ranges"
                 )
         self.log.info("every log is in the table once: %s", totals)
         return totals

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.exceptions import ConfigError
@@ -11,6 +11,7 @@ from airflow_provider_slshudi.operators.base import (
     AirflowRuns,
     PipelineOperator,
     as_xcom,
+    refuse_retries,
     refuse_unknown_params,
     who_asked,
 )
@@ -34,8 +35,15 @@ class SlsHudiRecoverOperator(LineageTask, PipelineOperator):
     outlet that is an asset's alias gets an event for each committed batch that has none yet.
 
     Args:
-        pipeline: a pipeline's name or file.
+        pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
+        transactions: ids to decide where the run gives no param of that name; templated.
     """
+
+    template_fields = (*PipelineOperator.template_fields, "transactions")
+
+    def __init__(self, *, transactions: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.transactions = [*transactions]
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Recovers."""
@@ -44,7 +52,7 @@ class SlsHudiRecoverOperator(LineageTask, PipelineOperator):
         with self.told(context):
             refuse_unknown_params(context, ("transactions",))
             work = self.work(context)
-            done = recover(work, AirflowRuns(context["ti"]), context["params"].get("transactions") or [])
+            done = recover(work, AirflowRuns(context["ti"]), context["params"].get("transactions") or self.transactions)
             self.remember(work, tell(self.outlets, context, work, done.settled))
         for item in done.left:
             self.log.info("left transaction %s of %s, %s: %s", item.transaction, item.run, item.state, item.why)
@@ -59,20 +67,36 @@ PARAMS = ("act", "reason", "transaction", "cursors")
 
 
 class SlsHudiRepairOperator(LineageTask, PipelineOperator):
-    """Does what the run's params ask for: an `act` of its role (see `Act`), for a `reason`, on a `transaction` or
-    on `cursors`.
+    """Does what the run's params or its own arguments ask for: an `act` of its role (see `Act`), for a `reason`, on a
+    `transaction` or on `cursors`.
 
     The ledger keeps the user who triggered the run. Returns `{"done": what was done, in a sentence}`. It has no
-    retries: the person sees what happened, and decides.
+    retries, and refuses some: the person sees what happened, and decides.
 
     Args:
-        pipeline: a pipeline's name or file.
+        pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
         role: REPAIR, for acts that lose nothing, or OVERRIDE, for those that may lose data.
+        act: what to do where the run gives no param of that name, as the next three; all are templated.
+        reason: why; stays in the pipeline's history.
+        transaction: the id of the batch that is meant, if it is one.
+        cursors: `SHARD:BEGIN-END`, the end excluded, of `skip`.
     """
 
-    def __init__(self, *, role: str = REPAIR, **kwargs: Any) -> None:
+    template_fields = (*PipelineOperator.template_fields, *PARAMS)
+
+    def __init__(
+        self,
+        *,
+        role: str = REPAIR,
+        act: str | None = None,
+        reason: str | None = None,
+        transaction: str | None = None,
+        cursors: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        refuse_retries(kwargs.get("task_id"), kwargs, "a person sees what happened, and decides")
         super().__init__(**{**kwargs, "retries": 0})
-        self.role = role
+        self.role, self.act, self.reason, self.transaction, self.cursors = role, act, reason, transaction, cursors
 
     def in_trouble(self, context: Context, error: BaseException, waits: bool, step: str = "") -> None:
         """Tells no one else: the ledger has the act with its result, and the pipeline runs as before.
@@ -90,7 +114,7 @@ class SlsHudiRepairOperator(LineageTask, PipelineOperator):
 
         with self.told(context):
             refuse_unknown_params(context, PARAMS)
-            act, reason, transaction, cursors = (context["params"].get(name) for name in PARAMS)
+            act, reason, transaction, cursors = (context["params"].get(name) or getattr(self, name) for name in PARAMS)
             acts = {item.value: item for item in Act}
             if act not in acts or acts[act].role != self.role:
                 mine = ", ".join(item.value for item in Act if item.role == self.role)

@@ -23,7 +23,7 @@ class SlsHudiWatchOperator(PipelineOperator):
     hour, and what is beyond the limits. A finding is no try to be repeated: it fails at once.
 
     Args:
-        pipeline: a pipeline's name or file.
+        pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
         behind, dangling, expires: see `views.findings.Limits`.
     """
 
@@ -44,7 +44,7 @@ class SlsHudiWatchOperator(PipelineOperator):
 
         dag = context.get("dag")
         name = settings.pipeline(self.pipeline, None if dag is None else dagfile.of(dag)).name
-        ledger = LedgerHook(settings.ledger_conn_id()).ledger_as_it_is()
+        ledger = LedgerHook(self.connections.ledger).ledger_as_it_is()
         # Not `told`: what the watch finds is in the ledger already, and would be found again.
         sentences = findings(ledger, name, Limits(self.behind, self.dangling, self.expires))
         if sentences:

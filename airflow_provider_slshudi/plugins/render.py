@@ -1,4 +1,7 @@
-"""Drawings as SVG, made of figures: curves, coverage, batches on a time line. Colours are the style sheet's."""
+"""Pages as HTML: templates, and drawings as SVG, made of figures: curves, coverage, batches on a time line.
+
+Colours are the style sheet's.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first step of every run: decides the transactions that earlier runs left undecided."""
+"""Sensors: the first step of every run, which decides what earlier runs left; and one that waits for such a thing."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
 
-from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.exceptions import TailUnderWay, TransientError
-from airflow_provider_slshudi.operators.base import LOOK_WAIT_SECONDS, AirflowRuns, as_xcom
+from airflow_provider_slshudi.operators.base import LOOK_WAIT_SECONDS, SCHEDULED, AirflowRuns, PipelineTask, as_xcom
 from airflow_provider_slshudi.operators.events import tell
 from airflow_provider_slshudi.operators.lineage import LineageTask
+from airflow_provider_slshudi.settings import CONNECTIONS
 from airflow_provider_slshudi.triggers.settle import SettleTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_slshudi.config.pipeline import Pipeline
     from airflow_provider_slshudi.transaction.context import Work
+    from airflow_provider_slshudi.transaction.dangling import Awaited
 
 # Where the trigger knows what it waits for; each look is a task of its own.
 _KNOWN_SECONDS = 60.0
@@ -29,37 +31,24 @@ _KNOWN_SECONDS = 60.0
 _LATE_SECONDS = 60.0
 
 
-class SlsHudiSettleSensor(LineageTask, BaseSensorOperator):
-    """Decides every dangling transaction of the pipeline, and waits until ledger and table agree.
+class _PipelineSensor(PipelineTask, BaseSensorOperator):
+    """Looks until it may go on; takes no worker slot while it waits, unless `mode` is `poke`."""
 
-    Looks again while something cannot be read, another run decides, an earlier run of the same DAG works on a batch
-    of the tail, or, for tables with upserts, any other batch is under way. Fails at once if a person has to look.
-
-    It takes no worker slot while it waits, unless `mode` is `poke`.
-
-    Each outlet that is an asset's alias gets an event for each committed batch that has none yet.
-
-    Args:
-        pipeline: a pipeline's name or file.
-        deferrable: waits in the triggerer, which has to run; the default is Airflow's `[operators] default_deferrable`.
-            Otherwise `mode` says how it waits.
-    """
-
-    template_fields = ("pipeline",)
+    template_fields = ("pipeline", *CONNECTIONS)
 
     def __init__(
         self,
         *,
-        pipeline: str,
+        pipeline: str | Pipeline,
         poke_interval: float = 15,
         timeout: float = 3600,
         mode: str = "reschedule",
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
+        self._connect(kwargs)
         super().__init__(poke_interval=poke_interval, timeout=timeout, mode=mode, **kwargs)
         self.pipeline, self.deferrable, self._every = pipeline, deferrable, self.poke_interval
-        self._obstacle: TransientError | None = None
 
     def execute(self, context: Context) -> Any:
         """Looks until it may go on, or defers."""
@@ -72,22 +61,53 @@ class SlsHudiSettleSensor(LineageTask, BaseSensorOperator):
 
     def wake(self, context: Context, since: float, event: Any = None) -> Any:
         """One look of a deferred task that has waited since `since` (unix seconds)."""
-        from airflow_provider_slshudi.transaction.dangling import Awaited, awaited
-
-        answer = self.poke(context)
+        answer: Any = self.poke(context)
         if answer.is_done:
             return answer.xcom_value
         remaining_seconds = since + self.timeout - time.time()
         if remaining_seconds <= 0:
-            raise self._out_of_time(f"settle has waited for {self.timeout:.0f} s: {self._obstacle}")
-        what = Awaited() if self._obstacle is None else awaited(self._obstacle)
+            raise self._out_of_time(f"{self.task_id} has waited for {self.timeout:.0f} s{self._said()}")
+        what = self._awaited()
         seconds = _KNOWN_SECONDS if what.pipeline else self.poke_interval
         self.defer(
-            trigger=SettleTrigger(settings.ledger_conn_id(), asdict(what), min(seconds, remaining_seconds)),
+            trigger=SettleTrigger(self.connections.ledger, asdict(what), min(seconds, remaining_seconds)),
             method_name="wake",
             kwargs={"since": since},
             timeout=timedelta(seconds=remaining_seconds + _LATE_SECONDS),
         )
+
+    def _awaited(self) -> Awaited:
+        """What the next look waits for; of no pipeline: its time alone."""
+        from airflow_provider_slshudi.transaction.dangling import Awaited
+
+        return Awaited()
+
+    def _said(self) -> str:
+        """What the last look found, behind the time that was waited."""
+        return ""
+
+    def _out_of_time(self, said: str) -> Exception:
+        """What ends a wait that was too long."""
+        return AirflowSensorTimeout(said)
+
+
+class SlsHudiSettleSensor(LineageTask, _PipelineSensor):
+    """Decides every dangling transaction of the pipeline, and waits until ledger and table agree.
+
+    Looks again while something cannot be read, another run decides, an earlier run of the same DAG works on a batch
+    of the tail, or, for tables with upserts, any other batch is under way. Fails at once if a person has to look.
+
+    It takes no worker slot while it waits, unless `mode` is `poke`.
+
+    Each outlet that is an asset's alias gets an event for each committed batch that has none yet.
+
+    Args:
+        pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
+        deferrable: waits in the triggerer, which has to run; the default is Airflow's `[operators] default_deferrable`.
+            Otherwise `mode` says how it waits.
+    """
+
+    _obstacle: TransientError | None = None
 
     def poke(self, context: Context) -> PokeReturnValue:
         """One attempt to settle."""
@@ -112,10 +132,47 @@ class SlsHudiSettleSensor(LineageTask, BaseSensorOperator):
             self.poke_interval = max(self._every, self._obstacle.quiet_in + 1)
         return PokeReturnValue(is_done=False)
 
+    def _awaited(self) -> Awaited:
+        from airflow_provider_slshudi.transaction.dangling import Awaited, awaited
+
+        return Awaited() if self._obstacle is None else awaited(self._obstacle)
+
+    def _said(self) -> str:
+        return f": {self._obstacle}"
+
     def _out_of_time(self, said: str) -> Exception:
         """What ends a wait that was too long: a batch that is worked on is no fault, and the next run waits for it."""
         skips = isinstance(self._obstacle, TailUnderWay)
         return AirflowSkipException(str(self._obstacle)) if skips else AirflowSensorTimeout(said)
+
+
+class SlsHudiDanglingSensor(_PipelineSensor):
+    """Waits until something of the pipeline dangles: a batch whose run has ended, or an instant that no run finishes.
+
+    It decides nothing, and takes no lease; `SlsHudiRecoverOperator` behind it does. A run that a person triggered does
+    not wait. One that its schedule started is skipped where nothing dangled within `timeout`.
+
+    Args:
+        pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
+        deferrable: waits in the triggerer, which has to run; the default is Airflow's `[operators] default_deferrable`.
+            Otherwise `mode` says how it waits.
+    """
+
+    def poke(self, context: Context) -> PokeReturnValue:
+        """One look."""
+        from airflow_provider_slshudi.transaction.settle import is_settled
+
+        if getattr(context["dag_run"], "run_type", None) != SCHEDULED:
+            return PokeReturnValue(is_done=True)
+        try:
+            with self.told(context, passing=(TransientError,)):
+                return PokeReturnValue(is_done=not is_settled(self.work(context), AirflowRuns(context["ti"])))
+        except TransientError as error:
+            self.log.warning("whether something dangles is not known yet: %s", error)
+            return PokeReturnValue(is_done=False)
+
+    def _out_of_time(self, said: str) -> Exception:
+        return AirflowSkipException(f"nothing dangled: {said}")
 
 
 def _earlier(work: Work) -> TailUnderWay | None:

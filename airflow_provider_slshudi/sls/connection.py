@@ -1,4 +1,4 @@
-"""What people type into a connection, made safe where they leave something out: HTTPS, signature v4, the region."""
+"""The log service's endpoint and credentials: one value that travels through a process's environment."""
 
 from __future__ import annotations
 

@@ -144,6 +144,16 @@ def settle(work: Work, ended: Ended, wait: float | None = None) -> list[Settled]
     return settled
 
 
+def is_settled(work: Work, ended: Ended) -> bool:
+    """Whether `settle` would find nothing to decide: no dangling transaction, no orphan, nothing that was cut off.
+
+    Raises:
+        TimelineUnreadable, LedgerUnavailable: nothing is known.
+        LedgerLost: a person has to look.
+    """
+    return _in_order(work, ended) is not None
+
+
 def _cut_off(tables: Sequence[Storage]) -> list[Storage]:
     """Those whose properties a driver was changing when it died: open, and some readers, see no table there."""
     return [*filter(properties.is_cut_off, tables)]

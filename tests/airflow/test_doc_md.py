@@ -50,7 +50,7 @@ def test_every_dag_and_every_task_has_a_page_about_its_pipeline(changed: Changed
     tasks = {name.rpartition(".")[2] for dag in found for name in dag if not name.startswith("ad_events")}
     assert tasks == {
         *("settle", "plan", "open", "append", "record", "commit", "sync", "rest"),
-        *("recover", "verify", "watch", "clean", "archive", "cluster", "compact"),
+        *("dangling", "recover", "verify", "watch", "clean", "archive", "cluster", "compact"),
     }
     for name, page in (item for dag in found for item in dag.items()):
         assert "the pipeline `ad_events`" in page.splitlines()[0], name

@@ -89,7 +89,7 @@ def test_a_drivers_page_is_linked_only_where_it_is_a_web_address(
     pushed: dict[str, str] = {}
     shows: list[Callable[[str], None]] = []
 
-    def work_of(pipeline: str, run: Run, file: Path | None, show: Callable[[str], None]) -> Any:
+    def work_of(pipeline: str, run: Run, file: Path | None, show: Callable[[str], None], _: object) -> Any:
         shows.append(show)
         raise InterruptedError
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.services.maintenance import clean
 from airflow_provider_slshudi.services.rewrite import Rewritten, cluster
 from airflow_provider_slshudi.services.verification import verify
+from airflow_provider_slshudi.spark.driver import verbs
 from airflow_provider_slshudi.system.points import Point
 from airflow_provider_slshudi.transaction import steps
 from tests.scenarios import DyingLauncher, Meanwhile, Scenario
@@ -185,7 +187,7 @@ def test_a_driver_that_comes_to_life_after_its_clustering_was_undone_leaves_no_f
             Path(pipeline.work.storage.full(path)).write_bytes(content)
         return written
 
-    monkeypatch.setattr(rewriting, "cluster", late)
+    monkeypatch.setitem(verbs.SESSION, Verb.CLUSTER, replace(verbs._CLUSTERING, writing=late).write)
     with pytest.raises(TableError, match="not on the timeline"):
         cluster(pipeline.by("maintenance"))
     assert base_files(pipeline) == files and timeline(pipeline).pending() == []

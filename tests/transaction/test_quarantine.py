@@ -223,7 +223,7 @@ def test_a_rebuilt_ledger_settles_what_the_quarantine_has_pending(pipeline: Scen
     else:
         steps.append(work, opened.id, opened.token)
         steps.record(work, opened.id, opened.token)
-        with pytest.raises(CommitStateUnknown, match=r"not yet in the quarantine .*_quarantine;"):
+        with pytest.raises(CommitStateUnknown, match=r"not yet in .*_quarantine beside it;"):
             steps.commit(dying, opened.id, opened.token)
         # Neither what the main table has of it already nor what the quarantine lacks counts yet.
         between = verify(pipeline.work)

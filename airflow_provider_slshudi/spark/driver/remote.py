@@ -1,4 +1,4 @@
-"""Printed text, line by line."""
+"""The driver's side in cluster mode: asks for its order, reports what it prints, ends when the task is gone."""
 
 from __future__ import annotations
 

@@ -384,10 +384,6 @@ def test_a_file_that_cannot_be_read_is_trouble_of_its_own_name(ledger: Ledger) -
     assert [trouble.pipeline for trouble in ledger.troubles()] == ["orders.v2"]
 
 
-def test_a_batch_has_no_retries_whatever_it_is_told() -> None:
-    assert SlsHudiBatchOperator(task_id="batch", pipeline="ad_events", retries=3).retries == 0
-
-
 def test_a_batch_that_finds_nothing_ends_the_trouble_of_one_that_failed(
     put: Callable[[int], None], ledger: Ledger
 ) -> None:

@@ -23,8 +23,6 @@ from airflow_provider_slshudi.operators import base
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
 from airflow_provider_slshudi.operators.base import AirflowRuns, this_airflow
 from airflow_provider_slshudi.operators.batch import (
-    SlsHudiAppendOperator,
-    SlsHudiCommitOperator,
     SlsHudiOpenOperator,
     SlsHudiPlanOperator,
     SlsHudiRecordOperator,
@@ -253,11 +251,6 @@ def test_a_step_out_of_order_fails_at_once(put: Callable[[int], None]) -> None:
 def test_a_step_without_a_plan_says_where_to_clear_from() -> None:
     with pytest.raises(AirflowFailException, match="clear the run from its settle task"):
         SlsHudiOpenOperator(task_id="open", pipeline="ad_events", transaction=None).execute(in_run())
-
-
-@pytest.mark.parametrize("step", [SlsHudiOpenOperator, SlsHudiAppendOperator, SlsHudiCommitOperator])
-def test_a_step_that_starts_a_driver_has_no_retries_whatever_is_asked_for(step: type[Any]) -> None:
-    assert step(task_id="step", pipeline="ad_events", transaction={}, retries=3).retries == 0
 
 
 def planned_by(put: Callable[[int], None], run_id: str, dag_id: str = "tail") -> Transaction:

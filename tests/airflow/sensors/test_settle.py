@@ -25,7 +25,7 @@ from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.records import Kind, State, Transaction
 from airflow_provider_slshudi.operators.base import PipelineTask
 from airflow_provider_slshudi.planning.ranges import Range
-from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
+from airflow_provider_slshudi.sensors.settle import SlsHudiDanglingSensor, SlsHudiSettleSensor
 from airflow_provider_slshudi.transaction.context import Run
 from airflow_provider_slshudi.transaction.dangling import QUIET_AFTER
 from airflow_provider_slshudi.transaction.settle import register
@@ -196,3 +196,31 @@ def test_a_task_that_has_no_supervisor_does_not_end_with_its_parent(
     monkeypatch.setattr("airflow_provider_slshudi.operators.base.end_with_parent", lambda *_: asked.append(True))
     work = PipelineTask.work(settle(), in_run(NEXT))
     assert work.run == Run(*NEXT) and asked == []
+
+
+def dangling(**arguments: Any) -> SlsHudiDanglingSensor:
+    return SlsHudiDanglingSensor(task_id="dangling", pipeline="ad_events", **arguments)
+
+
+def test_recovery_waits_until_a_run_has_ended_that_left_a_batch(begun: Transaction) -> None:
+    recovery = ("recovery", "run-1")
+    with pytest.raises(AirflowRescheduleException):
+        dangling().execute(in_run(recovery, GOES_ON))
+    assert dangling().execute(in_run(recovery, {"tail/run-1": "failed"})) is None
+    assert LedgerHook().ledger().get(begun.id).token == 1, "it decides nothing"
+
+
+def test_recovery_that_nothing_needs_is_skipped_and_one_that_a_person_asks_for_goes_on(begun: Transaction) -> None:
+    recovery = ("recovery", "run-1")
+    with pytest.raises(AirflowSkipException, match="nothing dangled"):
+        dangling(timeout=0).execute(in_run(recovery, GOES_ON))
+    with pytest.raises(AirflowSkipException, match="nothing dangled"):
+        dangling(deferrable=True, timeout=100).wake(in_run(recovery, GOES_ON), time.time() - 101)
+    assert dangling().execute(in_run(recovery, GOES_ON, run_type="manual")) is None
+
+
+def test_a_deferred_recovery_only_waits_for_its_time(begun: Transaction) -> None:
+    with pytest.raises(TaskDeferred) as waits:
+        dangling(deferrable=True, ledger_conn_id=None).execute(in_run(("recovery", "run-1"), GOES_ON))
+    _, arguments = waits.value.trigger.serialize()
+    assert (arguments["awaited"]["pipeline"], arguments["seconds"]) == ("", 15)
