@@ -16,6 +16,7 @@ from aliyun.log import LogClient
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.sls import cursors
+from tests.pipelines import table_version
 
 ROOT = Path(__file__).parents[1]
 
@@ -47,6 +48,8 @@ def write_pipeline(file: Path, table: Path | str, /, **changes: object) -> None:
     """The example's pipeline with its table elsewhere, at a path or URI; `changes` replace top-level fields."""
     described = yaml.safe_load((ROOT / "dags" / "pipelines" / "ad_events.yaml").read_text(encoding="utf-8"))
     described["table"]["path"] = table if isinstance(table, str) else f"file://{table}"
+    if (version := table_version()) is not None:
+        described["table"]["version"] = version
     file.write_text(yaml.safe_dump({**described, **changes}, sort_keys=False), encoding="utf-8")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import random
 import shutil
 import signal
@@ -23,6 +24,7 @@ from pathlib import Path
 from airflow_provider_slshudi.system.processes import adopt_orphans
 from tests.chaos.place import Place, place
 from tests.chaos.run import Stuck, disturb, listed, steps_again
+from tests.pipelines import TABLE_VERSION
 
 
 def main() -> int:
@@ -30,8 +32,13 @@ def main() -> int:
     parser = arguments(__doc__)
     parser.add_argument("--pipelines", type=int, default=3, help="side by side (default: %(default)s)")
     parser.add_argument("--fleet", action="store_true", help="one DAG reads all pipelines, and not one each")
+    parser.add_argument("--mirrors", action="store_true", help="each pipeline has mirrors, and not the first one alone")
+    parser.add_argument("--table-version", choices=("6", "8", "9"), help="Hudi's, of the tables (default: a new one's)")
     given = parser.parse_args()
-    made = partial(place, count=given.pipelines, fleet="fleet" if given.fleet else "")
+    if given.table_version:
+        os.environ[TABLE_VERSION] = given.table_version
+    mirrored = given.pipelines if given.mirrors else 1
+    made = partial(place, count=given.pipelines, fleet="fleet" if given.fleet else "", mirrored=mirrored)
     return run("chaos", made, given.batches, given.seed)
 
 

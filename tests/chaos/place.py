@@ -185,15 +185,20 @@ def write_fleet(fleet: str, lines: Sequence[Line], dags: Path) -> None:
 
 
 @contextmanager
-def place(home: Path, count: int, fleet: str = "") -> Iterator[Place]:
+def place(home: Path, count: int, fleet: str = "", mirrored: int = 1) -> Iterator[Place]:
     """Everything started, and `count` pipelines whose DAGs run from the start; with one tail each, or one `fleet`.
 
-    The first one has mirrors.
+    The first `mirrored` of them have mirrors.
     """
     pipelines, dags, database = home / "pipelines", home / "dags", home / "ledger.db"
     catalog = f"sqlite:///{home / 'catalog.db'}"
     lines = [
-        Line(f"line_{number}", f"file://{home}/lake/line_{number}", fleet=fleet, catalog="" if number else catalog)
+        Line(
+            f"line_{number}",
+            f"file://{home}/lake/line_{number}",
+            fleet=fleet,
+            catalog=catalog if number < mirrored else "",
+        )
         for number in range(count)
     ]
     for folder in (pipelines, dags):
