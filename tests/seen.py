@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Kind, LedgerShard, RangeTotals, Sighting, Transaction
+from airflow_provider_slshudi.ledger.records import BacklogSample, Kind, LedgerShard, RangeTotals, Transaction
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.transaction.context import CPU, REQUESTS
 from airflow_provider_slshudi.transaction.record import PROMISE, SINCE
@@ -35,7 +35,7 @@ def saw(
     """A look at the service, some time ago; `since` is the age in seconds of the oldest unread log of each shard."""
     now = ledger.now()
     of_shard = None if since is None else int(now.timestamp()) - since
-    sighting = Sighting(
+    sighting = BacklogSample(
         now - timedelta(seconds=seconds_ago),
         came,
         None if came is None else came * GROUP,
@@ -44,7 +44,7 @@ def saw(
         of_shard,
         kept,
     )
-    ledger.saw(name, sighting, dict.fromkeys(range(shards), of_shard))
+    ledger.save_backlog_sample(name, sighting, dict.fromkeys(range(shards), of_shard))
 
 
 def planned(ledger: Ledger, name: str, ranges: list[Range], run: str, dag: str = "") -> Transaction:

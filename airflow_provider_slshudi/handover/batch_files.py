@@ -13,9 +13,10 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
-from airflow_provider_slshudi.config.pipeline import Check
+from airflow_provider_slshudi.config.pipeline import Check, Pipeline
 from airflow_provider_slshudi.exceptions import ManifestError
 from airflow_provider_slshudi.handover.bound import digest_of, read_bound, write_bound
 from airflow_provider_slshudi.handover.fencing import _NOTE, _ORDER, folder
@@ -101,6 +102,11 @@ class BatchOrder:
     density: dict[str, float]
     planned: int = 0
     replay: dict[str, Any] | None = None
+
+    @cached_property
+    def described(self) -> Pipeline:
+        """The pipeline, validated at its first use."""
+        return Pipeline.model_validate(self.pipeline)
 
     def claim(self, storage: Storage) -> Claim:
         """The claim that goes with this order."""

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-FILE = "slshudi-office.json"
+FILE = "slshudi-driver.json"
 """The file in the driver's own folder that says where the task is asked. It holds a token."""
 BEAT_SECONDS = 2.0
 """How often a driver reports."""

@@ -10,8 +10,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import Enum, auto
+from functools import cached_property
 from tempfile import TemporaryFile
 from typing import IO, Any
+
+from airflow_provider_slshudi.config.pipeline import Pipeline
 
 REASON = "slshudi: "
 """Begins the last line of a failed job; the reason follows."""
@@ -108,6 +111,18 @@ class JobOrder:
     creates: bool = False
     duties: str = ""
     size: float | None = None
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, **fields: Any) -> JobOrder:
+        """The order of a pipeline that is validated already."""
+        order = cls(pipeline.model_dump(mode="json"), **fields)
+        order.__dict__["described"] = pipeline
+        return order
+
+    @cached_property
+    def described(self) -> Pipeline:
+        """The pipeline, validated at its first use."""
+        return Pipeline.model_validate(self.pipeline)
 
     def to_json(self) -> str:
         """As text."""

@@ -22,8 +22,8 @@ from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
 from airflow_provider_slshudi.handover.job_order import CPU, PAGE, REASON, JobOrder, Verb, cpu_told
 from airflow_provider_slshudi.hooks.connections import find_connection, require_used
 from airflow_provider_slshudi.sls.connection import SlsConnection
-from airflow_provider_slshudi.sls.credential_server import Teller
-from airflow_provider_slshudi.spark.driver_endpoint import HOST, Office
+from airflow_provider_slshudi.sls.credential_server import CredentialServer
+from airflow_provider_slshudi.spark.driver_endpoint import HOST, DriverEndpoint
 from airflow_provider_slshudi.spark.keyserver import PORT
 from airflow_provider_slshudi.spark.launch import (
     APPLICATION,
@@ -99,25 +99,25 @@ class SparkLauncher:
     def _submit_afar(self, verb: Verb, order: JobOrder, master: str, secrets: Mapping[str, str]) -> float | None:
         """In cluster mode: this process gives the order and the secrets, and no variable of it goes with the job."""
         job = submission(verb, order, master, cluster=True)
-        teller = Teller(SlsConnection.from_env(secrets)) if secrets else None
-        if teller is not None:
+        credential_server = CredentialServer(SlsConnection.from_env(secrets)) if secrets else None
+        if credential_server is not None:
             try:
-                teller.first()
+                credential_server.first()
             except OSError as error:
                 raise JobFailed(f"{job.name}: {error}", verb=verb.value, error="SourceUnavailable") from error
-        with closing(Office(order, teller, job.conf)) as office, office.file() as file:
+        with closing(DriverEndpoint(order, credential_server, job.conf)) as endpoint, endpoint.file() as file:
             # Spark takes `--files` in the place of the setting.
             files = ",".join(filter(None, [job.conf.pop("spark.files", ""), str(file)]))
-            hook = _Hook(self._show, office, conn_id=self._conn_id, deploy_mode="cluster", files=files, **_of(job))
+            hook = _Hook(self._show, endpoint, conn_id=self._conn_id, deploy_mode="cluster", files=files, **_of(job))
             try:
                 self._run(hook, job, verb, for_children(os.environ) | job.environment, subprocess.DEVNULL)
             except JobFailed as error:
                 # The driver knows it, also where its manager's client failed.
-                if not office.done:
+                if not endpoint.done:
                     raise
                 _log.warning("the driver has said that its work is done, and spark-submit failed after it: %s", error)
             lines = hook.last_lines()
-            if not office.done:
+            if not endpoint.done:
                 reasons = [line for line in lines if line.startswith(REASON)]
                 raise job_failed(job.name, verb, None, [*lines, *(() if reasons else [_UNTOLD])])
             return cpu_told(lines)
@@ -205,9 +205,9 @@ class _Hook(SparkSubmitHook):
         office: where a driver in cluster mode reports; the log gets its lines, too.
     """
 
-    def __init__(self, show: Callable[[str], None], office: Office | None = None, **kwargs: Any) -> None:
+    def __init__(self, show: Callable[[str], None], endpoint: DriverEndpoint | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._show, self._office = show, office
+        self._show, self._office = show, endpoint
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._kept: dict[str, str] = {}
 
@@ -252,7 +252,7 @@ class _Hook(SparkSubmitHook):
         finally:
             told.put(None)
 
-    def _beside(self, itr: Iterator[Any], office: Office) -> Iterator[str]:
+    def _beside(self, itr: Iterator[Any], endpoint: DriverEndpoint) -> Iterator[str]:
         """The lines of spark-submit; meanwhile, and as long as it works after that, logs the driver's.
 
         Raises AirflowException: the driver is lost.
@@ -266,29 +266,29 @@ class _Hook(SparkSubmitHook):
                 line = line_queue.get(timeout=_GLANCE_SECONDS)
                 if line is not None:
                     yield line
-                elif office.works():
+                elif endpoint.works():
                     _log.warning("spark-submit has ended, and its driver works on: the task waits for the driver")
             # A manager that does not answer ends spark-submit, and not the driver.
-            goes_on = line is not None or office.works()
-            for of_driver in office.heard():
+            goes_on = line is not None or endpoint.works()
+            for of_driver in endpoint.drain_reports():
                 if self._hear(of_driver):
                     # Not by Airflow's hook, which looks for the manager's own words.
                     _log.info("%s", of_driver)
-            if line is not None and (why := office.lost()):
+            if line is not None and (why := endpoint.lost()):
                 self._hear(f"{REASON}{why}")
                 self.on_kill()
                 raise AirflowException(why)
-            if office.ended_for() > _MANAGER_SECONDS:
+            if endpoint.ended_for() > _MANAGER_SECONDS:
                 self.on_kill()
                 raise AirflowException(f"spark-submit has not ended {_MANAGER_SECONDS:.0f} s after the driver")
         said = f"The last that spark-submit said: {likely(self._tail)}"
-        if place := office.unasked():
+        if place := endpoint.unasked():
             self._hear(
                 f"{REASON}no driver asked this task at {place} for its work. Either none had begun as spark-submit "
                 f"ended, or the cluster's machines do not reach that place: set {HOST} and {PORT} in the pipeline's "
                 f"spark.conf. {said}"
             )
-        elif why := office.lost():
+        elif why := endpoint.lost():
             self._hear(f"{REASON}{why}. {said}")
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:

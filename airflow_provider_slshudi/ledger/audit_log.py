@@ -9,15 +9,15 @@ from sqlalchemy import ColumnElement, Connection, insert, select, update
 
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import now
-from airflow_provider_slshudi.ledger.records import Deed
+from airflow_provider_slshudi.ledger.records import AuditEntry
 from airflow_provider_slshudi.ledger.transactions import plain
 
 _deeds = models.deeds
-_DEED = models.columns(_deeds, Deed)
+_DEED = models.columns(_deeds, AuditEntry)
 
 
 def begin(connection: Connection, found: Mapping[str, Any]) -> int:
-    """See `Ledger.deed`."""
+    """See `Ledger.audited`."""
     values = {**found, "reason": plain(found["reason"]), "who": found["who"][: models.NAME_LENGTH]}
     values["at"] = now(connection)
     (id_,) = connection.execute(insert(_deeds).values(values)).inserted_primary_key or (0,)
@@ -25,7 +25,7 @@ def begin(connection: Connection, found: Mapping[str, Any]) -> int:
 
 
 def end(connection: Connection, id_: int, result: str) -> None:
-    """See `Ledger.deed`."""
+    """See `Ledger.audited`."""
     connection.execute(update(_deeds).where(_deeds.c.id == id_).values(result=plain(result)))
 
 
@@ -53,9 +53,9 @@ def _of_run(pipeline: str, act: str, run: str) -> ColumnElement[bool]:
     return (_deeds.c.pipeline == pipeline) & (_deeds.c.act == act) & (_deeds.c.run == run)
 
 
-def last(connection: Connection, pipeline: str, limit: int, act: str | None = None) -> list[Deed]:
+def last(connection: Connection, pipeline: str, limit: int, act: str | None = None) -> list[AuditEntry]:
     """What people had done to the pipeline, or the deeds of one act, the newest first."""
     query = select(*_DEED).where(_deeds.c.pipeline == pipeline).order_by(_deeds.c.id.desc()).limit(limit)
     if act is not None:
         query = query.where(_deeds.c.act == act)
-    return [Deed(*row) for row in connection.execute(query)]
+    return [AuditEntry(*row) for row in connection.execute(query)]

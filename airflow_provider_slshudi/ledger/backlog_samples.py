@@ -12,20 +12,20 @@ from sqlalchemy import Connection, Select, bindparam, delete, insert, select, up
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.models import upsert
-from airflow_provider_slshudi.ledger.records import SeenInstant, SeenTimeline, Sighting, State, Trouble
+from airflow_provider_slshudi.ledger.records import BacklogSample, SeenInstant, SeenTimeline, State, Trouble
 from airflow_provider_slshudi.ledger.transactions import plain
 
 KEPT = timedelta(hours=48)
 """How long a sighting stays."""
 _sightings = models.sightings
 _troubles = models.troubles
-_SEEN = models.columns(_sightings, Sighting)
+_SEEN = models.columns(_sightings, BacklogSample)
 _TROUBLE = models.columns(_troubles, Trouble)
 _SEEN_TIMELINE = models.columns(models.timelines, SeenTimeline)
 
 
-def save(connection: Connection, pipeline: str, sighting: Sighting, since: Mapping[int, int | None]) -> None:
-    """Keeps a sighting for 48 hours; `since` is each saved shard's part of `Sighting.unread_since`."""
+def save(connection: Connection, pipeline: str, sighting: BacklogSample, since: Mapping[int, int | None]) -> None:
+    """Keeps a sighting for 48 hours; `since` is each saved shard's part of `BacklogSample.unread_since`."""
     connection.execute(
         delete(_sightings).where(_sightings.c.pipeline == pipeline, _sightings.c.at < sighting.at - KEPT)
     )
@@ -57,24 +57,24 @@ def timeline(connection: Connection, pipeline: str) -> SeenTimeline | None:
     return replace(snapshot, instants={time: SeenInstant(**instant) for time, instant in row.instants.items()})
 
 
-def last(connection: Connection, pipeline: str, limit: int) -> list[Sighting]:
+def last(connection: Connection, pipeline: str, limit: int) -> list[BacklogSample]:
     """The newest sightings, newest first."""
     query = select(*_SEEN).where(_sightings.c.pipeline == pipeline).order_by(_sightings.c.at.desc()).limit(limit)
-    return [Sighting(*row) for row in connection.execute(query)]
+    return [BacklogSample(*row) for row in connection.execute(query)]
 
 
-def since(connection: Connection, pipeline: str, at: datetime) -> list[Sighting]:
+def since(connection: Connection, pipeline: str, at: datetime) -> list[BacklogSample]:
     """The newest sighting, and others from `at` on, newest first."""
     query = select(*_SEEN).where(_sightings.c.pipeline == pipeline, _sightings.c.at >= at)
-    sightings = [Sighting(*row) for row in connection.execute(query.order_by(_sightings.c.at.desc()))]
+    sightings = [BacklogSample(*row) for row in connection.execute(query.order_by(_sightings.c.at.desc()))]
     return sightings or last(connection, pipeline, 1)
 
 
-def last_kept(connection: Connection, pipeline: str) -> Sighting | None:
+def last_kept(connection: Connection, pipeline: str) -> BacklogSample | None:
     """The newest sighting for which the service said how long it keeps logs."""
     query = select(*_SEEN).where(_sightings.c.pipeline == pipeline, _sightings.c.kept.is_not(None))
     row = connection.execute(query.order_by(_sightings.c.at.desc()).limit(1)).first()
-    return None if row is None else Sighting(*row)
+    return None if row is None else BacklogSample(*row)
 
 
 def unread_since(connection: Connection, pipeline: str) -> dict[int, int]:
@@ -84,8 +84,8 @@ def unread_since(connection: Connection, pipeline: str) -> dict[int, int]:
     return {shard: since for shard, since in connection.execute(query)}
 
 
-def trouble(connection: Connection, found: Mapping[str, Any]) -> None:
-    """See `Ledger.trouble`."""
+def note_trouble(connection: Connection, found: Mapping[str, Any]) -> None:
+    """See `Ledger.note_trouble`."""
     moment = now(connection)
     key = _key(found["pipeline"], found["dag_id"], found["step"])
     before = connection.execute(select(_troubles).where(key)).first()

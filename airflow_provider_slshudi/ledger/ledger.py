@@ -12,7 +12,6 @@ from sqlalchemy import Connection, Engine
 
 from airflow_provider_slshudi.ledger import (
     audit_log,
-    backlog_samples,
     lease,
     models,
     new_keys,
@@ -22,6 +21,7 @@ from airflow_provider_slshudi.ledger import (
     registration,
     transactions,
 )
+from airflow_provider_slshudi.ledger import backlog_samples as samples
 from airflow_provider_slshudi.ledger.coverage import audit
 from airflow_provider_slshudi.ledger.engine import now, transaction
 from airflow_provider_slshudi.ledger.lease import Holding, Lease
@@ -159,7 +159,7 @@ class Ledger:
     aborted = _writing(transactions.aborted)
     completed_once = _writing(transactions.completed_once)
     heartbeat = _writing(transactions.heartbeat)
-    rest = _writing(transactions.rest)
+    release = _writing(transactions.rest)
     take_over = _writing(transactions.take_over)
 
     def note(self, id: str, what: str, detail: str | Mapping[str, Any]) -> None:
@@ -170,14 +170,14 @@ class Ledger:
 
     claim = _writing(transactions.claim)
     save_shards = _writing(pipeline_rows.save_shards)
-    saw = _writing(backlog_samples.save)
-    sightings = _reading(backlog_samples.last)
-    retention_seen = _reading(backlog_samples.last_kept)
-    unread_since = _reading(backlog_samples.unread_since)
-    saw_timeline = _writing(backlog_samples.save_timeline)
-    seen_timeline = _reading(backlog_samples.timeline)
+    save_backlog_sample = _writing(samples.save)
+    backlog_samples = _reading(samples.last)
+    retention_seen = _reading(samples.last_kept)
+    unread_since = _reading(samples.unread_since)
+    save_timeline = _writing(samples.save_timeline)
+    last_timeline = _reading(samples.timeline)
 
-    def trouble(
+    def note_trouble(
         self,
         pipeline: str,
         dag_id: str,
@@ -202,29 +202,27 @@ class Ledger:
         """
         row = {"pipeline": pipeline, "dag_id": dag_id, "run_id": run_id, "step": step, "error": error}
         with self._write() as connection:
-            backlog_samples.trouble(
-                connection, {**row, "message": message, "waits": waits, "transaction_id": transaction}
-            )
+            samples.note_trouble(connection, {**row, "message": message, "waits": waits, "transaction_id": transaction})
 
-    def well(self, pipeline: str, dag_id: str, step: str) -> None:
+    def clear_troubles(self, pipeline: str, dag_id: str, step: str) -> None:
         """Ends the trouble of a step that succeeded, and troubles of transactions that are committed by now."""
         with self._read() as connection:
-            ended = backlog_samples.over(connection, pipeline, dag_id, step)
+            ended = samples.over(connection, pipeline, dag_id, step)
         # Mostly there is none, and nothing is written.
         if ended:
             with self._write() as connection:
-                backlog_samples.end(connection, ended)
+                samples.end(connection, ended)
 
     def dismiss(self, pipeline: str) -> list[Trouble]:
         """Forgets all troubles of a pipeline, and returns them."""
         with self._write() as connection:
-            troubles = backlog_samples.troubles(connection, pipeline)
-            backlog_samples.end(connection, troubles)
+            troubles = samples.troubles(connection, pipeline)
+            samples.end(connection, troubles)
             return troubles
 
-    troubles = _reading(backlog_samples.troubles)
+    troubles = _reading(samples.troubles)
 
-    def saw_keys(
+    def save_new_keys(
         self,
         pipeline: str,
         transaction: str,
@@ -258,7 +256,7 @@ class Ledger:
     unnamed_keys = _reading(new_keys.seen)
 
     @contextmanager
-    def deed(
+    def audited(
         self, pipeline: str, act: str, who: str, reason: str, run: str, transaction: str | None = None
     ) -> Iterator[list[str]]:
         """Keeps what a person has done in the block, and why; the result is what the block adds to the list.
@@ -300,7 +298,7 @@ class Ledger:
             audit_log.ask(connection, row)
 
     answer = _writing(audit_log.answer)
-    deeds = _reading(audit_log.last)
+    audit_entries = _reading(audit_log.last)
     standings = _reading(overview.standings)
     rebuild = _writing(rebuild)
 

@@ -128,7 +128,7 @@ shards = Table(
     Column("unread_since", BigInteger),
     **_MYSQL,
 )
-# What a look at the service's shards told of all of them together; see `records.Sighting`.
+# What a look at the service's shards told of all of them together; see `records.BacklogSample`.
 sightings = Table(
     f"{PREFIX}sighting",
     metadata,

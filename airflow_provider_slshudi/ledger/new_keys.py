@@ -41,7 +41,7 @@ def save(
     named: Container[str],
     values_kept: timedelta | None,
 ) -> list[UnnamedKey]:
-    """See `Ledger.saw_keys`.
+    """See `Ledger.save_new_keys`.
 
     Args:
         connection: of a transaction of the ledger's database; all else as there.

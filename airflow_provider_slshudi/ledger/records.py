@@ -88,7 +88,7 @@ class LedgerShard:
 
 
 @dataclass(frozen=True, slots=True)
-class Duties:
+class StartPositions:
     """The cursor where a pipeline's duty for each shard begins, and the shards that are GONE, as a table keeps them.
 
     `gone` has the end of each, None where it was not known.
@@ -97,14 +97,14 @@ class Duties:
     first: Mapping[int, int] = field(default_factory=dict)
     gone: Mapping[int, int | None] = field(default_factory=dict)
 
-    def joined(self, other: Duties) -> Duties:
+    def joined(self, other: StartPositions) -> StartPositions:
         """Joins both: of two begins of a shard the earlier one counts, of two ends the later one."""
         first, last_ends = dict(self.first), dict(self.gone)
         for shard, begin in other.first.items():
             first[shard] = min(begin, first.get(shard, begin))
         for shard, end in other.gone.items():
             last_ends[shard] = later(end, last_ends.get(shard))
-        return Duties(first, last_ends)
+        return StartPositions(first, last_ends)
 
     def shards(self) -> dict[int, LedgerShard]:
         """The shards, by id, as a ledger has them that knows only these duties."""
@@ -120,7 +120,7 @@ def later(one: int | None, other: int | None) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class BacklogSample:
     """What a look at the service's shards told of a pipeline, all shards together.
 
     Attributes:
@@ -195,7 +195,7 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class AuditEntry:
     """What a person had done to a pipeline, and why; `result` is None until it has ended.
 
     `about` is JSON for those who follow it, see `views.progress`.
@@ -413,7 +413,7 @@ class Standing:
     live: list[Transaction]
     committed: Transaction | None
     fresh: int | None
-    sightings: list[Sighting]
+    sightings: list[BacklogSample]
     kept: int | None
     shards: list[LedgerShard]
     density: dict[int, Density]

@@ -14,11 +14,19 @@ from airflow_provider_slshudi.ledger.coverage import cover, learn_density
 from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.models import upsert
 from airflow_provider_slshudi.ledger.pipeline_rows import shard_row
-from airflow_provider_slshudi.ledger.records import GONE, LATE, CommittedBatch, Duties, LedgerShard, State, later
+from airflow_provider_slshudi.ledger.records import (
+    GONE,
+    LATE,
+    CommittedBatch,
+    LedgerShard,
+    StartPositions,
+    State,
+    later,
+)
 from airflow_provider_slshudi.ledger.transactions import note
 
 
-def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBatch], kept: Duties) -> None:
+def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBatch], kept: StartPositions) -> None:
     """Replaces a pipeline's transactions and coverage by the table's `batches`; known shards stay.
 
     Raises:
@@ -48,7 +56,9 @@ def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBa
     cover(connection, pipeline, [item for batch in batches for item in batch.ranges])
 
 
-def _begin_shards(connection: Connection, pipeline: str, batches: Sequence[CommittedBatch], kept: Duties) -> None:
+def _begin_shards(
+    connection: Connection, pipeline: str, batches: Sequence[CommittedBatch], kept: StartPositions
+) -> None:
     """Begins each shard where the table or this ledger says, whichever is earlier; the ledger may have begun anew.
 
     The next plan asks the service for the rest. A shard that neither knows becomes LATE: it is not known what was

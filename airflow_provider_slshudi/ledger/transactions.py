@@ -74,7 +74,7 @@ def begin(
 ) -> Transaction:
     """A new transaction, PLANNED with token 1. Ids sort by time.
 
-    This process works on it, until it says otherwise by `rest`.
+    This process works on it, until it says otherwise by `release`.
 
     Args:
         pipeline: the pipeline's name.

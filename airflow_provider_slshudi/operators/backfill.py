@@ -189,7 +189,7 @@ def _dry_run(work: Work, request: BackfillRequest, context: Context, asked: str)
     from airflow_provider_slshudi.views.words import backfill
 
     name, who = work.pipeline.name, who_asked(context)
-    with work.ledger.deed(name, DRY_RUN, who, asked, str(work.run)) as result:
+    with work.ledger.audited(name, DRY_RUN, who, asked, str(work.run)) as result:
         said = backfill(estimate_backfill(work, request))
         result.append(said)
     return said

@@ -152,7 +152,7 @@ class PipelineTask:
         if self._work is not None:
             ledger, name = self._work.ledger, self._work.pipeline.name
             with only_logged():
-                ledger.well(name, context["dag_run"].dag_id, self._step)
+                ledger.clear_troubles(name, context["dag_run"].dag_id, self._step)
                 signal(self._work)
 
     def in_trouble(self, context: Context, error: BaseException, waits: bool, step: str = "") -> None:
@@ -178,7 +178,7 @@ class PipelineTask:
             planned = getattr(self, "transaction", None)
             transaction = planned.get("transaction") if isinstance(planned, Mapping) else None
             of_step = (name, run.dag_id, run.run_id, step or self._step)
-            ledger.trouble(*of_step, kind_of(error).__name__, str(redact(str(error))), waits, transaction)
+            ledger.note_trouble(*of_step, kind_of(error).__name__, str(redact(str(error))), waits, transaction)
 
     def say_if_late(self, work: Work, committed: Transaction) -> None:
         """Warns in the task's log where the batch just committed missed what the pipeline promises."""

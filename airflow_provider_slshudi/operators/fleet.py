@@ -282,7 +282,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
                 self.in_trouble(context, error, not isinstance(error, TerminalError), step)
             else:
                 with only_logged():
-                    work.ledger.well(pipeline.name, context["dag_run"].dag_id, step)
+                    work.ledger.clear_troubles(pipeline.name, context["dag_run"].dag_id, step)
 
     def _committed(self, work: Work, planned: Transaction) -> Transaction:
         from airflow_provider_slshudi.transaction import steps

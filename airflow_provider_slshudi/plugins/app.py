@@ -95,7 +95,7 @@ def backfill(request: Request, viewer: ViewerDep, session: SessionDep, name: str
         "dag": dag,
         "paused": dag is not None and is_paused(session, dag),
         "progress": progress(ledger, name),
-        "deeds": ledger.deeds(name, DEEDS, DRY_RUN),
+        "deeds": ledger.audit_entries(name, DEEDS, DRY_RUN),
         "batches": history.batches(past),
     }
     return page(request, "backfill.html", name=name, dags=dags, **shown)
@@ -212,7 +212,7 @@ def _pipeline(
     unnamed = findings.unnamed(ledger, name)
     shown |= {"unnamed": unnamed[:KEYS], "more_keys": len(unnamed[KEYS:]), "values": viewer.sees_values(name)}
     roles = {role: _dag(dags, name, role) for role in ("tail", "verify")}
-    acts = ledger.deeds(name, DEEDS)
+    acts = ledger.audit_entries(name, DEEDS)
     shown |= {"dags": dags, "roles": roles, "said": said, "before": before, "deeds": acts}
     shown |= {"acts": (Act.REPLAY, Act.REBUILD_METADATA), "dismiss": Act.DISMISS}
     return page(request, "pipeline.html", **shown)

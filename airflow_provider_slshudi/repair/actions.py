@@ -52,13 +52,13 @@ def perform(
     if act.needs_cursors and not cursors:
         raise _wrong("cursors", cursors, f"{act.value} needs cursors, as SHARD:BEGIN-END")
     name, run = work.pipeline.name, str(work.run)
-    if any(deed.run == run and deed.result is not None for deed in work.ledger.deeds(name, _RECENT)):
+    if any(deed.run == run and deed.result is not None for deed in work.ledger.audit_entries(name, _RECENT)):
         raise _wrong("act", act.value, "this run did it before, for a request of then; press the button again")
     if act is Act.ACCEPT_GAP:
         register(work)
         work.ledger.ask(name, act.value, who, reason, run, {})
         return "the next plan, within an hour, records as a gap what the service dropped"
-    with work.ledger.deed(name, act.value, who, reason, run, transaction) as result:
+    with work.ledger.audited(name, act.value, who, reason, run, transaction) as result:
         done = _HOW[act](work, ended, f"{reason} ({who})", cursors if act.needs_cursors else transaction)
         result.append(done)
     return done

@@ -17,7 +17,7 @@ from airflow_provider_slshudi.hudi.instant_metadata import (
 )
 from airflow_provider_slshudi.hudi.layout import LAYOUT_1, PROPERTIES, REPLACE
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Commit, Timeline
-from airflow_provider_slshudi.ledger.records import CommittedBatch, Duties, Kind, RangeTotals
+from airflow_provider_slshudi.ledger.records import CommittedBatch, Kind, RangeTotals, StartPositions
 from airflow_provider_slshudi.planning.ranges import Range, merge, overlap, subtract
 from airflow_provider_slshudi.transaction import cutoff, start_positions
 from airflow_provider_slshudi.transaction.context import Work
@@ -171,7 +171,7 @@ def _begin_anew(work: Work) -> Rebuilt:
         for live in work.ledger.live(work.pipeline.name):
             taken = work.ledger.take_over(live.id)
             work.ledger.aborted(taken.id, taken.token, f"the table is gone, says {work.run}")
-        work.ledger.rebuild(work.pipeline.name, [], Duties())
+        work.ledger.rebuild(work.pipeline.name, [], StartPositions())
         work.ledger.accept(work.pipeline.name, "")
     return Rebuilt(0, [])
 

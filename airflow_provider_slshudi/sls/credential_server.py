@@ -13,7 +13,7 @@ from airflow_provider_slshudi.sls.credentials import Keeper
 _RENEW_SECONDS = 10.0
 
 
-class Teller:
+class CredentialServer:
     """Answers tasks; the question is the id of the key with which the asker was refused, or empty.
 
     The answer is JSON: `service` and `keys`, the arguments of SlsConnection, and `seconds`, how long they are good

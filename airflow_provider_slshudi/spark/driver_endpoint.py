@@ -32,7 +32,7 @@ _ANYWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 _DISCARD = 9
 
 
-class Office:
+class DriverEndpoint:
     """Serves one driver, from the start until `close`.
 
     Args:
@@ -79,7 +79,7 @@ class Office:
                 file.write(self._server.place.to_json())
             yield path
 
-    def heard(self) -> list[str]:
+    def drain_reports(self) -> list[str]:
         """What the driver has printed since this was called last."""
         with self._lock:
             lines = [*self._lines]

@@ -82,7 +82,7 @@ def submission(verb: Verb, order: JobOrder, master: str, cluster: bool = False) 
         master: Spark's.
         cluster: see above.
     """
-    pipeline = Pipeline.model_validate(order.pipeline)
+    pipeline = order.described
     # The quarantine's too where nothing goes there at the moment: an instant of before may have a part in it.
     store = next(filter(is_stored, (*pipeline.table_paths, pipeline.quarantine_path)), "")
     # A verb whose executors read the table's files by Spark needs Hudi's and the file system's jars there.
@@ -121,7 +121,7 @@ def stays(verb: Verb, order: JobOrder, master: str) -> bool:
     """
     if verb is not Verb.APPEND:
         return not verb.is_distributed
-    pipeline = Pipeline.model_validate(order.pipeline)
+    pipeline = order.described
     most = RESIDENT_APPEND_BYTES if pipeline.table.upsert is None else RESIDENT_UPSERT_BYTES
     small = order.size is not None and order.size <= most
     rewrites = pipeline.table.upsert is not None and pipeline.table.type == "copy_on_write"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airflow_provider_slshudi.exceptions import ConfigError, LedgerError, SourceError, SourceRefused
-from airflow_provider_slshudi.ledger.records import GONE, LedgerShard, Sighting
+from airflow_provider_slshudi.ledger.records import GONE, BacklogSample, LedgerShard
 from airflow_provider_slshudi.planning.ranges import Density, Range, by_shard
 from airflow_provider_slshudi.planning.windows import estimate, reach_of, unread
 from airflow_provider_slshudi.sls.faults import PERSON
@@ -69,7 +69,7 @@ _RETENTION_STAYS = timedelta(hours=1)
 def look(work: Work, shards: Iterable[LedgerShard], before: Mapping[int, LedgerShard], at: datetime) -> int | None:
     """Keeps what the `shards` say of the pipeline, and never fails: a plan does not depend on figures.
 
-    Returns `Sighting.unread_since`.
+    Returns `BacklogSample.unread_since`.
 
     Asks the service for the age of unread logs where the look before does not tell it. Where it does not answer
     within seconds, that stays unknown.
@@ -95,7 +95,7 @@ def _look(
     now: datetime,
 ) -> int | None:
     name = work.pipeline.name
-    last = next(iter(work.ledger.sightings(name, 1)), None)
+    last = next(iter(work.ledger.backlog_samples(name, 1)), None)
     former_ends = {id_: shard.end for id_, shard in before.items()}
     shard_ends = [
         Seen(shard.id, shard.first, shard.end, former_ends.get(shard.id)) for shard in shards if shard.end is not None
@@ -105,7 +105,7 @@ def _look(
     looked = None if last is None or work.pipeline.promised is not None else last.at
     since = _since(service, shard_ends, first_unread(current_backlog.unread), looked)
     ages = [moment for moment in since.values() if moment is not None]
-    sighting = Sighting(
+    sighting = BacklogSample(
         now,
         current_backlog.came,
         current_backlog.came_bytes,
@@ -115,7 +115,7 @@ def _look(
         min(ages) if ages and len(ages) == len(since) else None,
         _kept(work, service, now),
     )
-    work.ledger.saw(name, sighting, {item.shard: since.get(item.shard) for item in shard_ends})
+    work.ledger.save_backlog_sample(name, sighting, {item.shard: since.get(item.shard) for item in shard_ends})
     return sighting.unread_since
 
 

@@ -152,7 +152,7 @@ class Work:
 
     def order(self, **fields: Any) -> JobOrder:
         """A job's order for this pipeline."""
-        return JobOrder(self.pipeline.model_dump(mode="json"), **fields)
+        return JobOrder.of(self.pipeline, **fields)
 
     def held(self, id_: str, token: int) -> Transaction:
         """The transaction, if `token` is still its token and this pipeline is the one that it was planned for.
@@ -276,13 +276,13 @@ class Work:
             with _pulse(lambda: self.ledger.heartbeat(id_, token)):
                 yield
         except BaseException:
-            self.rest(id_, token, 0)
+            self.release(id_, token, 0)
             raise
         finally:
             _beating.reset(beating)
-        self.rest(id_, token)
+        self.release(id_, token)
 
-    def rest(self, id_: str, token: int, seconds: float | None = None) -> None:
+    def release(self, id_: str, token: int, seconds: float | None = None) -> None:
         """Says that this process has stopped working on the transaction.
 
         Otherwise others would take the transaction for one whose process died in the middle of its work. So this keeps
@@ -291,7 +291,7 @@ class Work:
         until = clock() + (REST_SECONDS if seconds is None else seconds)
         while True:
             try:
-                self.ledger.rest(id_, token)
+                self.ledger.release(id_, token)
                 return
             except LedgerUnavailable as error:
                 if clock() >= until:

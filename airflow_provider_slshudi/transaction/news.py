@@ -69,14 +69,14 @@ def news(work: Work, ended: Ended) -> News | None:
         if _is_ours(work, ended):
             raise
         return None
-    timeline = ledger.seen_timeline(name)
+    timeline = ledger.last_timeline(name)
     is_due = timeline is None or not is_within(timeline.at, SETTLED_EACH, ledger.now())
     troubles = [trouble for trouble in ledger.troubles(name) if trouble.dag_id == work.run.dag_id]
     # What a tail of that name left in other steps no task of a fleet ends.
     is_in_trouble = any(trouble.step in STEPS for trouble in troubles)
     if not (has_news or is_due or is_in_trouble) or not _is_ours(work, ended):
         return None
-    last, retention = next(iter(ledger.sightings(name, 1)), None), ledger.retention_seen(name)
+    last, retention = next(iter(ledger.backlog_samples(name, 1)), None), ledger.retention_seen(name)
     if last is None or last.unread_since is None:
         return News()
     stays = retention.kept if retention is not None and retention.kept is not None else plan.LEAST_RETENTION_SECONDS

@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_provider_slshudi.exceptions import ConfigError, IllegalTransition, SourceRefused
 from airflow_provider_slshudi.handover.names import PARAMS_SOURCE, Act
-from airflow_provider_slshudi.ledger.records import GONE, LATE, Deed, Kind, LedgerShard, State, Transaction
+from airflow_provider_slshudi.ledger.records import GONE, LATE, AuditEntry, Kind, LedgerShard, State, Transaction
 from airflow_provider_slshudi.planning.batches import left_to_backfill, plan_backfill, plan_tail
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.planning.shard_order import Keys, waiting
@@ -124,13 +124,13 @@ def _tail(work: Work, in_turn: bool) -> Transaction | None:
     return _planned(work, begun)
 
 
-def _consent(work: Work) -> Deed | None:
+def _consent(work: Work) -> AuditEntry | None:
     """A person's word, not older than an hour and not used yet, that what the service dropped may be missing."""
-    newest = work.ledger.deeds(work.pipeline.name, 1, Act.ACCEPT_GAP.value)
+    newest = work.ledger.audit_entries(work.pipeline.name, 1, Act.ACCEPT_GAP.value)
     return next((d for d in newest if d.result is None and work.ledger.now() - d.at < _CONSENT_HOLDS), None)
 
 
-def _accepting_gaps(work: Work, consent: Deed, in_turn: bool) -> Transaction | None:
+def _accepting_gaps(work: Work, consent: AuditEntry, in_turn: bool) -> Transaction | None:
     """The next batch, as `tail`, which records what the service dropped as gaps."""
     source = work.pipeline.source.model_copy(update={"on_expired": "skip"})
     skipping = replace(work, pipeline=work.pipeline.model_copy(update={"source": source}))
@@ -281,7 +281,7 @@ def _begun(work: Work) -> Transaction | None:
 
 def _planned(work: Work, begun: Transaction | None) -> Transaction | None:
     if begun is not None:
-        work.rest(begun.id, begun.token)
+        work.release(begun.id, begun.token)
     return begun
 
 

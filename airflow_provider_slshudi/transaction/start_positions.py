@@ -10,11 +10,11 @@ import json
 
 from airflow_provider_slshudi.exceptions import TableError
 from airflow_provider_slshudi.handover import findings
-from airflow_provider_slshudi.ledger.records import GONE, LATE, Duties
+from airflow_provider_slshudi.ledger.records import GONE, LATE, StartPositions
 from airflow_provider_slshudi.transaction.context import Work
 
 
-def read(work: Work) -> Duties:
+def read(work: Work) -> StartPositions:
     """The duties that the table keeps for the pipeline's source; empty where it keeps none.
 
     Raises:
@@ -22,7 +22,7 @@ def read(work: Work) -> Duties:
     """
     content = findings.read_start_positions(work.storage, work.pipeline.name)
     if content is None:
-        return Duties()
+        return StartPositions()
     try:
         positions = json.loads(content)
         first = {int(shard): int(begin) for shard, begin in positions["first"].items()}
@@ -36,7 +36,7 @@ def read(work: Work) -> Duties:
             "with its next plan. A ledger that is rebuilt without it reports for each shard which logs it may lack",
             table=work.storage.uri,
         ) from error
-    return Duties(first, ends) if source == work.pipeline.source.identity else Duties()
+    return StartPositions(first, ends) if source == work.pipeline.source.identity else StartPositions()
 
 
 def keep(work: Work) -> None:
@@ -53,7 +53,7 @@ def to_keep(work: Work) -> str:
     """
     before, shards = read(work), work.ledger.shards(work.pipeline.name)
     now = before.joined(
-        Duties(
+        StartPositions(
             {shard.id: shard.first for shard in shards if shard.status != LATE},
             {shard.id: shard.end for shard in shards if shard.status == GONE},
         )

@@ -42,7 +42,7 @@ def keep(work: Work, transaction: Transaction, found: Unnamed) -> None:
     name, named, retention = transaction.pipeline, work.pipeline.named_keys, work.pipeline.values_kept
     examples = {} if retention is None else found.examples
     try:
-        new = work.ledger.saw_keys(name, transaction.id, found.looked, found.logs, examples, named, retention)
+        new = work.ledger.save_new_keys(name, transaction.id, found.looked, found.logs, examples, named, retention)
     except Exception as error:
         _log.warning("the ledger was not told which keys of logs no column names: %s", error)
         return

@@ -31,7 +31,7 @@ def timeline(work: Work) -> Timeline:
     now, table_timeline = _now(work), work.timeline()
     if now is not None:
         try:
-            work.ledger.saw_timeline(work.pipeline.name, summary(table_timeline, now, str(work.run)))
+            work.ledger.save_timeline(work.pipeline.name, summary(table_timeline, now, str(work.run)))
         except (LedgerError, TableError) as error:
             _log.warning("what the timeline shows is not kept: %s", error)
     return table_timeline

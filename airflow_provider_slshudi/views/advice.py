@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.handover.names import Act
-from airflow_provider_slshudi.ledger.records import Deed
+from airflow_provider_slshudi.ledger.records import AuditEntry
 
 
 @dataclass(frozen=True)
@@ -153,6 +153,6 @@ def advice(error: str) -> Advice:
     return ADVICE.get(error, UNKNOWN)
 
 
-def remedy(deed: Deed) -> Advice | None:
+def remedy(deed: AuditEntry) -> Advice | None:
     """What to do about an act that failed; None for one that did what it should, or has not ended."""
     return ADVICE.get((deed.result or "").partition(": ")[0])

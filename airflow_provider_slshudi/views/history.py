@@ -113,7 +113,7 @@ def transaction(ledger: Ledger, id_: str) -> TransactionView:
     event_texts = [(event, said(event.detail)) for event in events if event.what != DECISION]
     return TransactionView(
         _batch(batch, events),
-        sides_of(batch, events, ledger.seen_timeline(batch.pipeline)),
+        sides_of(batch, events, ledger.last_timeline(batch.pipeline)),
         ledger.ranges(id_),
         {item.range: item for item in ledger.totals(id_)},
         event_texts,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from airflow_provider_slshudi.exceptions import LedgerError
 from airflow_provider_slshudi.handover.names import BACKFILL, PART
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Deed, Kind, State, Transaction
+from airflow_provider_slshudi.ledger.records import AuditEntry, Kind, State, Transaction
 from airflow_provider_slshudi.planning.ranges import Range, by_shard, subtract
 from airflow_provider_slshudi.planning.windows import MOST_RANGES, filled, sizes
 from airflow_provider_slshudi.transaction.context import Work
@@ -85,7 +85,7 @@ class Progress:
         live: its batch that is under way.
     """
 
-    deed: Deed
+    deed: AuditEntry
     groups: int
     groups_left: int
     bytes: int | None
@@ -143,7 +143,7 @@ def ended(work: Work, run: str) -> None:
 
 def progress(ledger: Ledger, pipeline: str) -> list[Progress]:
     """How far the newest backfills are, the newest first; asks the ledger alone."""
-    deeds = [deed for deed in ledger.deeds(pipeline, _NEWEST, BACKFILL) if deed.about is not None]
+    deeds = [deed for deed in ledger.audit_entries(pipeline, _NEWEST, BACKFILL) if deed.about is not None]
     if not deeds:
         return []
     covered, density = by_shard(ledger.coverage(pipeline)), ledger.density(pipeline)
@@ -174,7 +174,7 @@ def _unread(asked: Range, covered: Mapping[int, Sequence[Range]]) -> int:
     return sum(map(len, subtract([asked], covered.get(asked.shard, []))))
 
 
-def _is_of(transaction: Transaction, deed: Deed) -> bool:
+def _is_of(transaction: Transaction, deed: AuditEntry) -> bool:
     """Whether a transaction is a part of a backfill: the parts' runs have the first run's name and a number."""
     run = f"{transaction.dag_id}/{transaction.run_id}"
     return run == deed.run or run.startswith(f"{deed.run}{PART}")

@@ -10,8 +10,8 @@ from enum import Enum
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import (
     GONE,
+    BacklogSample,
     Kind,
-    Sighting,
     Standing,
     State,
     Transaction,
@@ -203,7 +203,7 @@ def _expires_soon(lag: Lag | None, kept: int | None) -> bool:
     return lag.expires < EXPIRES_SOON * kept
 
 
-def _came(sightings: Sequence[Sighting]) -> float | None:
+def _came(sightings: Sequence[BacklogSample]) -> float | None:
     """Bytes a second between the first and the last of the sightings, newest first."""
     if len(sightings) < 2:
         return None
@@ -231,7 +231,7 @@ def _committed(standing: Standing) -> float | None:
     return read / max(_seconds(standing.now - first), 1.0)
 
 
-def _curve(sightings: Sequence[Sighting]) -> list[int]:
+def _curve(sightings: Sequence[BacklogSample]) -> list[int]:
     """What was unread at each look, oldest first: bytes, or log groups if the bytes of one look are not known."""
     sizes = [sighting.unread_bytes for sighting in reversed(sightings)]
     known_sizes = [size for size in sizes if size is not None]

@@ -93,7 +93,7 @@ def test_keys_that_batches_saw_and_no_column_names_are_listed(
     ledger, file = LedgerHook().ledger(), tmp_path / "ad_events.yaml"
     registered(ledger, "ad_events")
     done = committed(ledger, "ad_events", [Range(0, 0, 10)], "run-1")
-    ledger.saw_keys("ad_events", done.id, 512, {"city": 37, "zip": 2}, {"city": ["Ulm"]}, set())
+    ledger.save_new_keys("ad_events", done.id, 512, {"city": 37, "zip": 2}, {"city": ["Ulm"]}, set())
 
     def listed(*more: str, **changes: Any) -> Any:
         described = ad_events(tmp_path / "table", rest_column=None).model_dump(mode="json", exclude_none=True)

@@ -33,7 +33,7 @@ def test_status_puts_first_what_a_person_should_look_at(ledger: Ledger, capsys: 
         saw(ledger, name, unread=0)
         committed(ledger, name, [Range(0, 0, 100)], "run-1")
     assert main(["status"]) == 0
-    ledger.trouble("views", "views_tail", "run-2", "append", "JobFailed", "the driver was killed", waits=False)
+    ledger.note_trouble("views", "views_tail", "run-2", "append", "JobFailed", "the driver was killed", waits=False)
     capsys.readouterr()
     assert main(["status"]) == 3
     told = capsys.readouterr().out

@@ -284,7 +284,7 @@ def test_an_erasure_is_accepted_by_hand(
     assert code == 0 and told["done"].endswith("(DELETE_PREPPED) took 2 rows out of the table")
     code, told = slshudi("verify", "ad_events")
     assert code == 0 and "erased" in told and "every log once" in told
-    (deed,) = pipeline.work.ledger.deeds("ad_events", 10)
+    (deed,) = pipeline.work.ledger.audit_entries("ad_events", 10)
     assert (deed.act, deed.reason, deed.who) == ("accept-erased", "a request", this_user())
     code, told = slshudi("table", "accept-erased", "ad_events", "--reason", " ")
     assert code != 0 and "say why" in told

@@ -110,7 +110,7 @@ def test_a_notifier_is_told_what_the_watch_found_and_nothing_while_all_is_well(p
     saw(place.ledger, "ad_events", unread=0)
     assert (place.watch(), place.lines()) == ("success", [])
     batch = committed(place.ledger, "ad_events", [Range(0, 0, 1_500, gap=True), Range(0, 1_500, 1_510)], "run-1")
-    place.ledger.trouble("ad_events", "ad_events_tail", "run-2", "plan", "DataExpired", "gone", waits=False)
+    place.ledger.note_trouble("ad_events", "ad_events_tail", "run-2", "plan", "DataExpired", "gone", waits=False)
     assert place.watch() == "failed"
     told = until("the notifier has written", place.lines)
     assert told == [

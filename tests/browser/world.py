@@ -91,9 +91,9 @@ def _small(ledger: Ledger, name: str, at: int) -> None:
     saw(ledger, name, unread=at % 40, came=50, since=at * 9 if at % 17 else 80_000, kept=_DAY, seconds_ago=20)
     committed(ledger, name, [Range(0, 0, 100 - at % 40)], "run-1", last_time=now - at * 3)
     if at % 37 == 0:
-        ledger.trouble(name, f"{name}_tail", "run-2", "plan", "DataExpired", f"shard {at} lost logs", waits=False)
+        ledger.note_trouble(name, f"{name}_tail", "run-2", "plan", "DataExpired", f"shard {at} lost logs", waits=False)
     elif at % 23 == 0:
-        ledger.trouble(name, f"{name}_tail", "run-2", "settle", "LeaseHeld", "somebody else decides", waits=True)
+        ledger.note_trouble(name, f"{name}_tail", "run-2", "settle", "LeaseHeld", "somebody else decides", waits=True)
 
 
 def _wide(ledger: Ledger) -> tuple[str, str]:
@@ -111,8 +111,8 @@ def _wide(ledger: Ledger) -> tuple[str, str]:
     message = "shard 7 no longer holds the log groups [120, 300), which were never read"
     instants = {str(done.instant): SeenInstant("COMPLETED", done.completed), INSTANT: SeenInstant("INFLIGHT", None)}
     begin = str(done.instant)
-    ledger.saw_timeline(WIDE, SeenTimeline(ledger.now(), f"{WIDE}_tail/run-4", begin, begin, instants))
-    ledger.trouble(WIDE, f"{WIDE}_tail", "run-4", "plan", "DataExpired", message, waits=False)
+    ledger.save_timeline(WIDE, SeenTimeline(ledger.now(), f"{WIDE}_tail/run-4", begin, begin, instants))
+    ledger.note_trouble(WIDE, f"{WIDE}_tail", "run-4", "plan", "DataExpired", message, waits=False)
     return live.id, done.id
 
 

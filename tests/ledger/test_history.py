@@ -69,7 +69,7 @@ def finish(ledger: Ledger) -> None:
     id_ = ledger.live(PIPELINE)[0].id
     ledger.opened(id_, 1, "now")
     ledger.heartbeat(id_, 1)
-    ledger.rest(id_, 1)
+    ledger.release(id_, 1)
     ledger.prepared(id_, 1, {}, [RangeTotals(ledger.ranges(id_)[0], 1, 1, 1, 1)])
     ledger.committed(id_, 1, "now")
 
@@ -91,9 +91,9 @@ CALLS: dict[str, Callable[[Ledger], object]] = {
     "density": lambda ledger: ledger.density(PIPELINE),
     "gaps": lambda ledger: ledger.gaps(PIPELINE, datetime.now(timezone.utc)),
     "events": lambda ledger: ledger.events("20260101T000000000007-000000"),
-    "seen_timeline": lambda ledger: ledger.seen_timeline(PIPELINE),
+    "seen_timeline": lambda ledger: ledger.last_timeline(PIPELINE),
     "begin": lambda ledger: ledger.begin(PIPELINE, Kind.TAIL, [Range(1, PAST, PAST + 1)], "dag", "next"),
-    "saw_keys": lambda ledger: ledger.saw_keys(PIPELINE, ledger.live(PIPELINE)[0].id, 9, {"a": 1}, {}, {"b"}),
+    "saw_keys": lambda ledger: ledger.save_new_keys(PIPELINE, ledger.live(PIPELINE)[0].id, 9, {"a": 1}, {}, {"b"}),
     "unnamed_keys": lambda ledger: ledger.unnamed_keys([PIPELINE], datetime.now(timezone.utc)),
     "a transaction to its end": finish,
 }

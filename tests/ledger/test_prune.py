@@ -17,7 +17,7 @@ from airflow_provider_slshudi.exceptions import LedgerError
 from airflow_provider_slshudi.ledger import models, reads
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.reads import StoredRange
-from airflow_provider_slshudi.ledger.records import CommittedBatch, Duties, Kind, Pruned, RangeTotals, State
+from airflow_provider_slshudi.ledger.records import CommittedBatch, Kind, Pruned, RangeTotals, StartPositions, State
 from airflow_provider_slshudi.planning.ranges import Range
 
 PIPELINE = "clicks"
@@ -150,7 +150,7 @@ def test_a_rebuild_forgets_what_was_packed(ledger: Ledger, engine: Engine) -> No
     ranges = (Range(1, 0, 10), Range(2, 0, 10))
     totals = tuple(RangeTotals(item, 1, 1, None, None) for item in ranges)
     told = CommittedBatch("20260101T000000000000-aaaaaa", Kind.TAIL, "i", "c", "dag", "run", ranges, totals)
-    ledger.rebuild(PIPELINE, [told], Duties())
+    ledger.rebuild(PIPELINE, [told], StartPositions())
     assert rows(engine, "packed") == 0
     assert [item.range for item in ledger.recorded(PIPELINE)] == list(ranges) == ledger.coverage(PIPELINE)
 
@@ -211,7 +211,7 @@ def test_who_reads_while_the_ledger_is_rebuilt_misses_none(ledger: Ledger, engin
         def rebuild_once(*_: Any, rebuilt: list[bool] = rebuilt) -> None:
             if not rebuilt:
                 rebuilt.append(True)
-                ledger.rebuild(PIPELINE, batches, Duties())
+                ledger.rebuild(PIPELINE, batches, StartPositions())
 
         with after_each(engine, rebuild_once):
             assert look() == expected
@@ -254,7 +254,7 @@ def test_a_rebuild_goes_on_whatever_is_told_of_a_batch_meanwhile(ledger: Ledger,
             told[0].join(1)
 
     with after_each(engine, tell_once):
-        ledger.rebuild(PIPELINE, [], Duties())
+        ledger.rebuild(PIPELINE, [], StartPositions())
     assert told
     told[0].join()
     assert ledger.find(id_) is None and rows(engine, "event") == 0

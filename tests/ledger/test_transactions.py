@@ -267,7 +267,7 @@ def test_heartbeat_and_take_over_are_for_live_transactions(ledger: Ledger, state
         assert ledger.get(before.id) == before
         return
     assert before.process == this_process()
-    ledger.rest(before.id, 1)
+    ledger.release(before.id, 1)
     time.sleep(0.002)
     ledger.heartbeat(before.id, 1)
     after = ledger.get(before.id)
@@ -283,21 +283,21 @@ def test_heartbeat_and_take_over_are_for_live_transactions(ledger: Ledger, state
 def test_a_process_takes_itself_away_and_no_other(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = bring_to(ledger, State.OPEN)
     time.sleep(0.002)
-    ledger.rest(begun.id, 1)
+    ledger.release(begun.id, 1)
     rested = ledger.get(begun.id)
     assert rested.process is None and rested.heartbeat > begun.heartbeat
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(transactions, "this_process", lambda: "another")
         ledger.heartbeat(begun.id, 1)
-    ledger.rest(begun.id, 1)
+    ledger.release(begun.id, 1)
     assert ledger.get(begun.id).process == "another"
     # Whoever takes it over decides what that process left, and does not stand in its place.
     taken = ledger.take_over(begun.id)
     assert taken.process == "another"
     ledger.heartbeat(begun.id, 2)
-    ledger.rest(begun.id, 1)
+    ledger.release(begun.id, 1)
     assert ledger.get(begun.id).process == this_process(), "the former holder's step says nothing of the new one"
-    ledger.rest("nobody", 1)
+    ledger.release("nobody", 1)
 
 
 def test_heartbeat_and_take_over_of_nothing(ledger: Ledger) -> None:

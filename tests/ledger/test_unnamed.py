@@ -12,7 +12,7 @@ from airflow_provider_slshudi.config.columns import NamedKeys
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.new_keys import FORGOTTEN, MOST
-from airflow_provider_slshudi.ledger.records import Duties, Kind, Transaction, UnnamedCount, UnnamedKey
+from airflow_provider_slshudi.ledger.records import Kind, StartPositions, Transaction, UnnamedCount, UnnamedKey
 from airflow_provider_slshudi.planning.ranges import Range
 from tests.ledger.test_concurrency import ROUNDS, WORKERS, race
 from tests.ledger.test_growth import counted
@@ -27,7 +27,7 @@ def batch(ledger: Ledger, number: int = 0, pipeline: str = PIPELINE) -> Transact
 
 def saw(ledger: Ledger, of: Transaction, logs: dict[str, int], named: Container[str] = COLUMNS) -> list[UnnamedKey]:
     examples = {key: [f"{key} of {of.run_id}"] for key in logs}
-    return ledger.saw_keys(of.pipeline, of.id, 100, logs, examples, named)
+    return ledger.save_new_keys(of.pipeline, of.id, 100, logs, examples, named)
 
 
 def test_a_key_is_told_once_and_counted_on(ledger: Ledger) -> None:
@@ -153,7 +153,7 @@ def test_a_pipeline_that_is_corrected_or_forgotten_takes_its_keys_with_it(ledger
 
 def see(ledger: Ledger, number: int, turn: int) -> str:
     found = {f"key-{turn}": 1, "known": 1}
-    return f"told {len(ledger.saw_keys(PIPELINE, ledger.live(PIPELINE)[0].id, 10, found, {}, COLUMNS))}"
+    return f"told {len(ledger.save_new_keys(PIPELINE, ledger.live(PIPELINE)[0].id, 10, found, {}, COLUMNS))}"
 
 
 def test_of_those_who_see_a_new_key_at_once_one_tells_it_and_all_count(ledger: Ledger, url: str) -> None:
@@ -168,5 +168,5 @@ def test_a_rebuild_of_the_ledger_keeps_them(ledger: Ledger) -> None:
     one = batch(ledger)
     saw(ledger, one, {"city": 1})
     ledger.aborted(one.id, 1, "for a test")
-    ledger.rebuild(PIPELINE, [], Duties())
+    ledger.rebuild(PIPELINE, [], StartPositions())
     assert [key.key for key in ledger.unnamed_keys()] == ["city"]

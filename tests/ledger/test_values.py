@@ -25,7 +25,7 @@ def recorded(ledger: Ledger, run: str, kept: timedelta, at: int) -> str:
     ledger.opened(begun.id, 1, begun.id.replace("T", "")[:17])
     facts = {"token": 1, "digest": "d", "unfit": 1, "misfits": {"price": 1}, "examples": [f"column price: {SECRET}"]}
     ledger.prepared(begun.id, 1, facts, [RangeTotals(item, 1, 1, None, None)], values_kept=kept)
-    ledger.saw_keys(NAME, begun.id, 9, {run: 9}, {run: [SECRET]}, frozenset(), kept)
+    ledger.save_new_keys(NAME, begun.id, 9, {run: 9}, {run: [SECRET]}, frozenset(), kept)
     ledger.committed(begun.id, 1, f"2026010100000{at:04d}")
     return begun.id
 

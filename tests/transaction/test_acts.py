@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_slshudi.exceptions import ConfigError, DataExpired, IllegalTransition
 from airflow_provider_slshudi.handover.names import Act
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Deed, State
+from airflow_provider_slshudi.ledger.records import AuditEntry, State
 from airflow_provider_slshudi.repair.actions import perform
 from airflow_provider_slshudi.transaction import plan
 from airflow_provider_slshudi.transaction.context import Run, Work
@@ -25,8 +25,8 @@ def nobody_knows(run: Run) -> None:
     """Airflow does not tell of any run."""
 
 
-def deeds(pipeline: Scenario) -> list[Deed]:
-    return pipeline.work.ledger.deeds(NAME, 10)
+def deeds(pipeline: Scenario) -> list[AuditEntry]:
+    return pipeline.work.ledger.audit_entries(NAME, 10)
 
 
 def ask(

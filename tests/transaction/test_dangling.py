@@ -229,7 +229,7 @@ def test_a_step_that_a_worker_has_and_that_is_not_heard_of_lost_its_worker_as_it
     def why(step: str = "") -> str:
         return abandoned(ledger, ledger.get(begun.id), Airflow(step))
 
-    ledger.rest(begun.id, 1)
+    ledger.release(begun.id, 1)
     assert why(step) == "", "its worker may be about to tell Airflow, or to beat"
     quiet(QUIET_AFTER + timedelta(seconds=1))
     assert why("settle") == why() == "", "a task may wait for its slot"
@@ -261,7 +261,7 @@ def test_a_task_that_begins_has_its_own_time(
     quiet: Callable[..., None],
     unheard_earlier: Callable[[timedelta], None],
 ) -> None:
-    ledger.rest(begun.id, 1)
+    ledger.release(begun.id, 1)
     quiet()
     last = then if then.step else before
     for shown in (before, then, last):
@@ -280,7 +280,7 @@ def test_a_recovery_asks_for_the_steps_of_runs_that_nobody_named(
     unheard_earlier: Callable[[timedelta], None],
 ) -> None:
     work = work_of(ledger, tmp_path, Run("recovery", "1"))
-    ledger.rest(begun.id, 1)
+    ledger.release(begun.id, 1)
     quiet()
     assert recover(work, Airflow("open")).settled == []
     unheard_earlier(WITHOUT_A_BEAT + timedelta(seconds=1))
@@ -543,7 +543,7 @@ def test_a_step_tells_its_end_to_a_ledger_that_does_not_answer_at_first(
     ledger: Ledger, begun: Transaction, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(work_module, "_AGAIN_SECONDS", 0.01)
-    answers, rest = iter([False, False, True]), Ledger.rest
+    answers, rest = iter([False, False, True]), Ledger.release
 
     def at_last(self: Ledger, id_: str, token: int) -> None:
         if not next(answers):

@@ -6,11 +6,12 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
+from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ConfigError, DataExpired, JobFailed, TableError
 from airflow_provider_slshudi.hudi.instant_metadata import RANGES_KEY, TRANSACTION_KEY
 from airflow_provider_slshudi.hudi.timeline import Timeline
@@ -18,7 +19,7 @@ from airflow_provider_slshudi.ledger.records import LedgerShard, State, Transact
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.services.verification import verify
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
-from airflow_provider_slshudi.transaction import plan
+from airflow_provider_slshudi.transaction import plan, steps
 from airflow_provider_slshudi.transaction.settle import register
 from airflow_provider_slshudi.views import history
 from airflow_provider_slshudi.views.cost import TASKS, cost_of
@@ -82,6 +83,27 @@ def test_two_batches_bring_every_log_once(spark: SparkSession, scenario: Callabl
     ]
     proof = verify(pipeline.work)
     assert proof.ok and proof.rows == 800
+
+
+def test_a_driver_validates_the_pipeline_of_an_append_once(
+    scenario: Callable[..., Scenario], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task has validated the file that it loaded, and what it orders needs no second look on its side."""
+    pipeline = scenario(shards=1)
+    pipeline.put(5)
+    work = pipeline.by("run-1")
+    planned = plan.tail(work)
+    assert planned is not None
+    steps.open_instant(work, planned.id, planned.token)
+    validate, validated = Pipeline.model_validate, list[str]()
+
+    def counted(described: Any) -> Pipeline:
+        validated.append(described["name"])
+        return validate(described)
+
+    monkeypatch.setattr(Pipeline, "model_validate", counted)
+    steps.append(work, planned.id, planned.token)
+    assert validated == ["ad_events"]
 
 
 def test_a_backfill_reads_only_what_nobody_read(scenario: Callable[..., Scenario]) -> None:

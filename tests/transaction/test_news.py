@@ -84,9 +84,9 @@ def test_a_pipeline_that_never_ran_has_something_to_do(make: Callable[[], Scenar
 
 def test_where_nothing_came_there_is_none_and_pages_know_that_somebody_looked(make: Callable[[], Scenario]) -> None:
     work = idle(make()).work
-    before = work.ledger.sightings(work.pipeline.name, 10)
+    before = work.ledger.backlog_samples(work.pipeline.name, 10)
     assert news(work, over) is None
-    after = work.ledger.sightings(work.pipeline.name, 10)
+    after = work.ledger.backlog_samples(work.pipeline.name, 10)
     assert len(after) == len(before) + 1 and after[0].unread == 0
 
 
@@ -179,11 +179,11 @@ def test_a_pipeline_in_trouble_has_something_to_do_until_a_task_of_its_own_ends_
     work = idle(make()).work
     name, ledger = work.pipeline.name, work.ledger
     for dag, step in (("another", "batch"), ("fleet", "append")):
-        ledger.trouble(name, dag, "run-1", step, "SourceRefused", "no", False, None)
+        ledger.note_trouble(name, dag, "run-1", step, "SourceRefused", "no", False, None)
     assert news(work, over) is None, "no task of a fleet would end these"
-    ledger.trouble(name, "fleet", "run-1", "batch", "SourceRefused", "no", False, None)
+    ledger.note_trouble(name, "fleet", "run-1", "batch", "SourceRefused", "no", False, None)
     assert news(work, over) is not None
-    ledger.well(name, "fleet", "batch")
+    ledger.clear_troubles(name, "fleet", "batch")
     assert news(work, over) is None
 
 
@@ -217,7 +217,7 @@ def test_what_came_is_counted_once_and_grows_older(make: Callable[[], Scenario])
     assert 0 <= second.since - first.since == second.expires - first.expires <= 10
     assert news(work, over) == second
     assert plan.tail(work) is not None
-    assert sum(seen.came or 0 for seen in work.ledger.sightings(name, 10)) == 3
+    assert sum(seen.came or 0 for seen in work.ledger.backlog_samples(name, 10)) == 3
 
 
 def test_where_somebody_decides_at_the_moment_the_next_look_is_soon_enough(make: Callable[[], Scenario]) -> None:

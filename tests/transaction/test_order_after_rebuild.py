@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import GONE, UNKNOWN, Duties, RangeTotals, Transaction
+from airflow_provider_slshudi.ledger.records import GONE, UNKNOWN, RangeTotals, StartPositions, Transaction
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.transaction import plan
 from airflow_provider_slshudi.transaction.context import Work
@@ -42,7 +42,7 @@ def forgotten(pipeline: Scenario, another_ledger: Ledger, gone: bool) -> Scenari
     first, end = {shard: service.begin(shard) for shard in range(4)}, service.end(1)
     source, table = pipeline.work.pipeline.source.identity, pipeline.work.pipeline.table.path
     another_ledger.register(NAME, source, table)
-    another_ledger.rebuild(NAME, [], Duties(first, {1: end} if gone else {}))
+    another_ledger.rebuild(NAME, [], StartPositions(first, {1: end} if gone else {}))
     after = replace(pipeline, work=replace(pipeline.work, ledger=another_ledger))
     assert (known(after)[1].status, known(after)[1].hash_begin) == (GONE if gone else UNKNOWN, "")
     return after

@@ -94,10 +94,10 @@ def test_a_batch_of_another_backfill_is_not_its_own(work: Work) -> None:
 def test_a_plan_that_is_repeated_and_later_parts_begin_it_once(work: Work) -> None:
     for _ in range(3):
         progress.began(work, "ada", "everything", FIRST, ASKED)
-    assert len(work.ledger.deeds(NAME, 10)) == 1
+    assert len(work.ledger.audit_entries(NAME, 10)) == 1
     progress.ended(work, FIRST)
     progress.ended(work, FIRST)
-    assert [deed.result for deed in work.ledger.deeds(NAME, 10)] == ["nothing is left to read"]
+    assert [deed.result for deed in work.ledger.audit_entries(NAME, 10)] == ["nothing is left to read"]
 
 
 @pytest.mark.parametrize("method", ["ask", "answer"])

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_slshudi.exceptions import CommitStateUnknown, JobFailed, ReplayUnderWay
 from airflow_provider_slshudi.handover.batch_files import Selection
-from airflow_provider_slshudi.ledger.records import Duties, Kind, State
+from airflow_provider_slshudi.ledger.records import Kind, StartPositions, State
 from airflow_provider_slshudi.repair import replay
 from airflow_provider_slshudi.repair.rebuild import rebuild
 from airflow_provider_slshudi.services.verification import verify
@@ -65,7 +65,7 @@ def test_what_fits_by_now_goes_back_and_a_second_replay_finds_nothing_more(pipel
     )
 
     # What the ledger knew of all that is in the commits.
-    pipeline.work.ledger.rebuild("ad_events", [], Duties())
+    pipeline.work.ledger.rebuild("ad_events", [], StartPositions())
     assert rebuild(pipeline.work).committed == 5
     assert [item.kind for item in pipeline.work.ledger.replays("ad_events")] == [Kind.REPLAY] * 4
     assert verify(pipeline.work).ok

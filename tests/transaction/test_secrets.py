@@ -16,7 +16,7 @@ from pyspark.serializers import CloudPickleSerializer
 
 from airflow_provider_slshudi.handover.job_order import Verb
 from airflow_provider_slshudi.services.verification import verify
-from airflow_provider_slshudi.sls.credential_server import Teller
+from airflow_provider_slshudi.sls.credential_server import CredentialServer
 from airflow_provider_slshudi.system.secrets import NONE
 from airflow_provider_slshudi.transaction import steps
 from tests.scenarios import Scenario
@@ -119,15 +119,15 @@ def test_a_batch_whose_key_changes_between_driver_and_service_goes_on(
     right = made.work.connect().connection
     file = tmp_path / "keys.json"
     file.write_text(json.dumps({"AccessKeyId": "old", "AccessKeySecret": "old"}))
-    whole = Teller.__call__
+    whole = CredentialServer.__call__
 
-    def answered(self: Teller, question: str) -> bytes:
+    def answered(self: CredentialServer, question: str) -> bytes:
         answer = whole(self, question)
         keys = {"AccessKeyId": right.access_key_id, "AccessKeySecret": right.access_key_secret.reveal()}
         file.write_text(json.dumps(keys))
         return answer
 
-    monkeypatch.setattr(Teller, "__call__", answered)
+    monkeypatch.setattr(CredentialServer, "__call__", answered)
     rotating = replace(right, access_key_id="", access_key_secret=NONE, credentials=f"file:{file}")
     opened = made.open(made.work)
     order = made.work.order(

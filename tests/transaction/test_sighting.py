@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_slshudi.exceptions import SourceRefused, SourceUnavailable
-from airflow_provider_slshudi.ledger.records import RangeTotals, Sighting, Transaction
+from airflow_provider_slshudi.ledger.records import BacklogSample, RangeTotals, Transaction
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.planning.windows import DEFAULT_BYTES_PER_GROUP
 from airflow_provider_slshudi.sls.faults import Patience
@@ -58,8 +58,8 @@ def read(pipeline: Scenario, run: str) -> Transaction:
     return ledger.committed(planned.id, 1, instant)
 
 
-def last(pipeline: Scenario) -> Sighting:
-    return pipeline.work.ledger.sightings(NAME, 1)[0]
+def last(pipeline: Scenario) -> BacklogSample:
+    return pipeline.work.ledger.backlog_samples(NAME, 1)[0]
 
 
 def test_a_first_plan_asks_when_unread_logs_were_received_and_how_long_they_are_kept(pipeline: Scenario) -> None:
@@ -123,7 +123,7 @@ def test_how_far_a_shard_is_behind_is_asked_anew_and_kept_nowhere(pipeline: Scen
     read(pipeline, "run-1")
     (caught_up,) = behind(pipeline.by("person"))
     assert (caught_up.unread, caught_up.unread_bytes, caught_up.seconds) == (0, 0, 0.0)
-    before, looks = time.time(), len(pipeline.work.ledger.sightings(NAME, 10))
+    before, looks = time.time(), len(pipeline.work.ledger.backlog_samples(NAME, 10))
     pipeline.put(30, first=100)
     (found,) = behind(pipeline.by("person"))
     assert (found.covered_to, found.end, found.unread, found.unread_bytes) == (
@@ -133,4 +133,4 @@ def test_how_far_a_shard_is_behind_is_asked_anew_and_kept_nowhere(pipeline: Scen
         1_500,
     )
     assert found.seconds is not None and found.seconds <= time.time() - before + 1
-    assert len(pipeline.work.ledger.sightings(NAME, 10)) == looks
+    assert len(pipeline.work.ledger.backlog_samples(NAME, 10)) == looks

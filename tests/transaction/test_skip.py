@@ -65,7 +65,7 @@ def test_a_log_group_that_cannot_be_read_is_skipped_for_good(
     bad = Range(0, begin + 2, begin + 3)
     assert cli.main(["skip", "ad_events", f"0:{bad.begin}-{bad.end}", "--reason", "damaged at the service"]) == 0
     assert pipeline.work.ledger.coverage("ad_events") == [bad]
-    (deed,) = pipeline.work.ledger.deeds("ad_events", 5)
+    (deed,) = pipeline.work.ledger.audit_entries("ad_events", 5)
     assert (deed.act, deed.result) == ("skip", out.getvalue().splitlines()[-1])
     assert f"records {bad} as a gap; 1 log groups are kept in .hoodie/slshudi/skipped/" in str(deed.result)
     (skipped,) = pipeline.work.ledger.gaps("ad_events", pipeline.work.ledger.now().replace(year=2000))

@@ -54,7 +54,7 @@ def test_what_settle_and_plan_look_at_is_kept(work: Work, table: ModelTable) -> 
     commit(table, done, its_own(work, found))
     table.request(None, "", waiting)
     require_agreement(work)
-    seen = work.ledger.seen_timeline(NAME)
+    seen = work.ledger.last_timeline(NAME)
     assert seen is not None and (seen.run, seen.oldest, seen.first) == ("tail/run-1", done, done)
     assert set(seen.instants) == {done, waiting}
     assert seen.instants[done].state == "COMPLETED" and str(seen.instants[done].completion) > done
@@ -67,7 +67,7 @@ def test_a_rollback_that_is_under_way_shows(work: Work, table: ModelTable) -> No
     next(steps := table.rolling_back(instant))
     next(steps)
     timeline_view.timeline(work)
-    seen = work.ledger.seen_timeline(NAME)
+    seen = work.ledger.last_timeline(NAME)
     assert seen is not None and seen.instants[instant].state == "ROLLING_BACK"
 
 
@@ -78,7 +78,7 @@ def test_of_a_long_timeline_the_newest_and_all_that_is_pending_are_kept(work: Wo
     for instant in instants:
         commit(table, instant, {})
     timeline_view.timeline(work)
-    seen = work.ledger.seen_timeline(NAME)
+    seen = work.ledger.last_timeline(NAME)
     assert seen is not None and set(seen.instants) == {pending, *instants[20:]}
     assert (seen.oldest, seen.first) == (pending, instants[20])
 

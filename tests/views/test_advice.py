@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_slshudi import exceptions
 from airflow_provider_slshudi.handover.names import Act
 from airflow_provider_slshudi.hooks.connections import ConnectionMissing
-from airflow_provider_slshudi.ledger.records import Deed
+from airflow_provider_slshudi.ledger.records import AuditEntry
 from airflow_provider_slshudi.views.advice import ADVICE, UNKNOWN, advice, remedy
 from tests.manual import error_rows
 
@@ -59,7 +59,9 @@ def test_an_error_of_nobodys_asks_to_read_it() -> None:
 )
 def test_an_act_that_failed_offers_what_its_error_asks_for(result: str | None, offered: tuple[Act, ...] | None) -> None:
     now = datetime.now(timezone.utc)
-    found = remedy(Deed("clicks", now, "rebuild-ledger", "ada", "it says so", "clicks_repair/run-1", None, result))
+    found = remedy(
+        AuditEntry("clicks", now, "rebuild-ledger", "ada", "it says so", "clicks_repair/run-1", None, result)
+    )
     assert (found and found.acts) == offered
 
 

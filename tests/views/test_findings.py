@@ -59,9 +59,9 @@ def test_logs_that_expire_are_told_by_a_limit_and_by_the_pages_own(ledger: Ledge
 
 def test_what_the_page_asks_of_a_person_is_told_without_a_limit(ledger: Ledger) -> None:
     registered(ledger, "clicks")
-    ledger.trouble("clicks", "clicks_tail", "run-1", "plan", "LeaseHeld", "somebody decides", waits=True)
+    ledger.note_trouble("clicks", "clicks_tail", "run-1", "plan", "LeaseHeld", "somebody decides", waits=True)
     assert findings(ledger, "clicks", Limits()) == [], "it passes by itself"
-    ledger.trouble("clicks", "clicks_tail", "run-2", "plan", "DataExpired", "gone", waits=False)
+    ledger.note_trouble("clicks", "clicks_tail", "run-2", "plan", "DataExpired", "gone", waits=False)
     assert findings(ledger, "clicks", Limits()) == ["clicks: clicks_tail failed at plan: DataExpired"]
 
 
@@ -90,8 +90,8 @@ def test_a_gap_counts_from_its_commit_however_long_ago_it_was_planned(ledger: Le
 def test_a_new_key_is_told_for_an_hour(ledger: Ledger) -> None:
     registered(ledger, "clicks")
     batch = planned(ledger, "clicks", [Range(0, 0, 10)], "run-1")
-    ledger.saw_keys("clicks", batch.id, 512, {"zip": 500}, {"zip": ["89073"]}, set())
-    ledger.saw_keys("clicks", batch.id, 512, {"zip": 500}, {}, set())
+    ledger.save_new_keys("clicks", batch.id, 512, {"zip": 500}, {"zip": ["89073"]}, set())
+    ledger.save_new_keys("clicks", batch.id, 512, {"zip": 500}, {}, set())
     said = "'zip' in 1,000 of 1,024 logs looked at"
     told = findings(ledger, "clicks", Limits())
     assert told == [f"clicks: a new key that no column names, so it is dropped: {said}"]

@@ -21,7 +21,7 @@ def saw(
     ledger: Ledger, instants: Mapping[str, SeenInstant], *, first: str = "", oldest: str = "", late: int = 0
 ) -> None:
     """What a run saw, some seconds after now."""
-    ledger.saw_timeline(
+    ledger.save_timeline(
         "clicks", SeenTimeline(ledger.now() + timedelta(seconds=late), "clicks_tail/run-9", oldest, first, instants)
     )
 

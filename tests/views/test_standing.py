@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Sighting
+from airflow_provider_slshudi.ledger.records import BacklogSample
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.views.standing import Need, pipelines, view_of
 from tests.seen import GROUP, committed, planned, registered, saw
@@ -54,8 +54,8 @@ def test_those_who_need_a_person_come_first(ledger: Ledger) -> None:
         committed(ledger, name, [Range(0, 0, 100)], "run-1")
     for name, since in (("c-expires", 80_000), ("f-expires-sooner", 86_000)):
         saw(ledger, name, unread=100, since=since, kept=DAY)
-    ledger.trouble("b-waits", "b_tail", "run-2", "settle", "LeaseHeld", "somebody decides", waits=True)
-    ledger.trouble("d-stopped", "d_tail", "run-2", "plan", "DataExpired", "gone", waits=False)
+    ledger.note_trouble("b-waits", "b_tail", "run-2", "settle", "LeaseHeld", "somebody decides", waits=True)
+    ledger.note_trouble("d-stopped", "d_tail", "run-2", "plan", "DataExpired", "gone", waits=False)
     found = [(view.name, view.need) for view in pipelines(ledger)]
     assert found == [
         ("d-stopped", Need.LOOK),
@@ -68,7 +68,7 @@ def test_those_who_need_a_person_come_first(ledger: Ledger) -> None:
 
 
 def test_a_pipeline_that_failed_before_it_was_registered_is_seen(ledger: Ledger) -> None:
-    ledger.trouble("clicks", "clicks_tail", "run-1", "settle", "TableDenied", "another user's table", waits=False)
+    ledger.note_trouble("clicks", "clicks_tail", "run-1", "settle", "TableDenied", "another user's table", waits=False)
     (view,) = pipelines(ledger)
     assert (view.name, view.need, view.source) == ("clicks", Need.LOOK, "")
     assert view.why == "clicks_tail failed at settle: TableDenied"
@@ -77,12 +77,12 @@ def test_a_pipeline_that_failed_before_it_was_registered_is_seen(ledger: Ledger)
 def test_a_trouble_counts_up_and_ends_with_the_steps_success(ledger: Ledger) -> None:
     registered(ledger, "clicks")
     for run in ("run-1", "run-2"):
-        ledger.trouble("clicks", "clicks_tail", run, "append", "JobFailed", f"driver of {run}", waits=False)
-    ledger.trouble("clicks", "clicks_backfill", "run-3", "append", "JobFailed", "another DAG", waits=False)
+        ledger.note_trouble("clicks", "clicks_tail", run, "append", "JobFailed", f"driver of {run}", waits=False)
+    ledger.note_trouble("clicks", "clicks_backfill", "run-3", "append", "JobFailed", "another DAG", waits=False)
     first, other = ledger.troubles("clicks")
     assert (first.times, first.run_id, first.message) == (2, "run-2", "driver of run-2")
     assert first.since <= first.at
-    ledger.well("clicks", "clicks_tail", "append")
+    ledger.clear_troubles("clicks", "clicks_tail", "append")
     assert ledger.troubles("clicks") == [other]
 
 
@@ -92,8 +92,8 @@ def test_a_commit_that_settle_finished_is_no_trouble_any_more(ledger: Ledger) ->
     given_up = planned(ledger, "clicks", [Range(0, 10, 20)], "run-2")
     ledger.aborted(given_up.id, 1, "for a test")
     for step, of in (("commit", done), ("record", given_up)):
-        ledger.trouble("clicks", "clicks_tail", "run-x", step, "Oops", "no", waits=False, transaction=of.id)
-    ledger.well("clicks", "clicks_tail", "settle")
+        ledger.note_trouble("clicks", "clicks_tail", "run-x", step, "Oops", "no", waits=False, transaction=of.id)
+    ledger.clear_troubles("clicks", "clicks_tail", "settle")
     assert [trouble.step for trouble in ledger.troubles("clicks")] == ["record"], (
         "its ranges are read again, and may fail"
     )
@@ -118,8 +118,8 @@ def test_names_choose(ledger: Ledger) -> None:
 
 def test_a_curve_has_one_unit(ledger: Ledger) -> None:
     registered(ledger, "clicks")
-    unknown = Sighting(ledger.now() - timedelta(minutes=9), None, None, 70, None, None, None)
-    ledger.saw("clicks", unknown, {})
+    unknown = BacklogSample(ledger.now() - timedelta(minutes=9), None, None, 70, None, None, None)
+    ledger.save_backlog_sample("clicks", unknown, {})
     saw(ledger, "clicks", unread=60)
     (view,) = pipelines(ledger)
     assert view.curve == [70, 60], "log groups, since nobody knew bytes at first"
@@ -143,7 +143,7 @@ def test_a_step_that_waits_for_long_and_batches_given_up_in_vain_need_a_person(l
     (view,) = pipelines(ledger)
     assert (view.need, view.why) == (Need.LOOK, "the last 3 batches were all given up")
     committed(ledger, "clicks", [Range(0, 0, 100)], "run-9")
-    ledger.trouble("clicks", "clicks_tail", "run-10", "settle", "TimelineUnreadable", "no mount", waits=True)
+    ledger.note_trouble("clicks", "clicks_tail", "run-10", "settle", "TimelineUnreadable", "no mount", waits=True)
     (standing,) = ledger.standings(10, ledger.now() - timedelta(hours=1))
     later = replace(standing, now=standing.now + timedelta(minutes=11))
     assert (view_of(standing).need, view_of(later).need) == (Need.WAITS, Need.LOOK)
@@ -154,19 +154,19 @@ def test_a_look_by_a_clock_that_was_ahead_is_no_look(ledger: Ledger) -> None:
     saw(ledger, "clicks", unread=0, seconds_ago=-72_000)
     assert pipelines(ledger)[0].lag is None
     saw(ledger, "clicks", unread=100)
-    assert len(ledger.sightings("clicks", 10)) == 1, "the next look takes its place"
+    assert len(ledger.backlog_samples("clicks", 10)) == 1, "the next look takes its place"
 
 
 def test_a_pipeline_that_was_only_looked_at_may_get_another_name(ledger: Ledger) -> None:
     registered(ledger, "click")
     saw(ledger, "click", unread=0)
-    ledger.trouble("click", "click_tail", "run-1", "plan", "DataExpired", "gone", waits=False)
+    ledger.note_trouble("click", "click_tail", "run-1", "plan", "DataExpired", "gone", waits=False)
     ledger.register("clicks", "sls://ads/click", "file:///lake/click")
     assert [view.name for view in pipelines(ledger)] == ["clicks"]
 
 
 def test_failures_are_dismissed(ledger: Ledger) -> None:
     registered(ledger, "clicks")
-    ledger.trouble("clicks", "clicks_old", "run-1", "append", "JobFailed", "gone", waits=False)
+    ledger.note_trouble("clicks", "clicks_old", "run-1", "append", "JobFailed", "gone", waits=False)
     assert [found.dag_id for found in ledger.dismiss("clicks")] == ["clicks_old"]
     assert ledger.troubles() == []

@@ -173,7 +173,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         SourceError, DecodeError, ValueMisfit: a task raised it; Spark wraps it once the task has failed for good.
     """
     started = time.monotonic()
-    pipeline = Pipeline.model_validate(order.pipeline)
+    pipeline = order.described
     checks = BatchChecks(spark, pipeline)
     instants.to_inflight(gateway, storage.uri, order.instant, action(pipeline.table))
     reach(Point.APPEND_INFLIGHT)

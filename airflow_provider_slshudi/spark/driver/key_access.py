@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_slshudi.config.pipeline import Source
 from airflow_provider_slshudi.exceptions import ConfigError, SourceUnavailable
 from airflow_provider_slshudi.sls.connection import SlsConnection
-from airflow_provider_slshudi.sls.credential_server import Teller
+from airflow_provider_slshudi.sls.credential_server import CredentialServer
 from airflow_provider_slshudi.sls.credentials import EARLY, Credentials, Keeper
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.keyserver import PORT, TOKEN_BYTES, Address, KeyServer, Place, listening
@@ -42,7 +42,7 @@ class Access:
 
     project: str
     logstore: str
-    teller: Address
+    credential_server: Address
     half: bytes = field(repr=False)
 
     def __call__(self) -> LogService:
@@ -60,7 +60,7 @@ class Access:
             raise RuntimeError("the log service is reached from tasks of the thread that was granted access only")
         token = _joined(self.half, bytes.fromhex(other))
         if token not in _kept:
-            asker = _Asked(self.teller, token)
+            asker = _Asked(self.credential_server, token)
             keeper = Keeper(asker)
             try:
                 first = keeper.get()
@@ -74,7 +74,7 @@ class Access:
 
 
 class _Asked:
-    """Gives the credentials that a Teller has, and what it knows of the service besides.
+    """Gives the credentials that a CredentialServer has, and what it knows of the service besides.
 
     It is told how long they last, not until when: clocks differ.
     """
@@ -119,12 +119,12 @@ def served(environ: Mapping[str, str]) -> Keys:
 
     @contextmanager
     def keys(spark: SparkContext, source: Source) -> Iterator[Place]:
-        teller = Teller(SlsConnection.from_env(environ))
+        credential_server = CredentialServer(SlsConnection.from_env(environ))
         try:
-            teller.first()
+            credential_server.first()
         except OSError as error:
             raise SourceUnavailable(str(error), project=source.project, logstore=source.logstore) from error
-        server = _server(spark, teller)
+        server = _server(spark, credential_server)
         try:
             yield server.place
         finally:
@@ -148,13 +148,13 @@ def granted(spark: SparkContext, source: Source, keys: Keys) -> Iterator[Access]
             spark.setLocalProperty(_PROPERTY, None)  # type: ignore[arg-type]
 
 
-def _server(spark: SparkContext, teller: Teller) -> KeyServer:
+def _server(spark: SparkContext, credential_server: CredentialServer) -> KeyServer:
     conf = spark.getConf()
     host = bind = "127.0.0.1"
     if not str(spark.master).startswith("local"):
         host = (conf.get("spark.driver.host") or host).strip("[]")
         bind = (conf.get("spark.driver.bindAddress") or host).strip("[]")
-    return listening(teller, host, bind, conf.get(PORT) or "0")
+    return listening(credential_server, host, bind, conf.get(PORT) or "0")
 
 
 def _joined(first: bytes, second: bytes) -> bytes:

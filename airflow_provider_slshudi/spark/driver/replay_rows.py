@@ -111,7 +111,7 @@ def replay(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         order: the batch's, with its `replay`.
     """
     started = time.monotonic()
-    pipeline = Pipeline.model_validate(order.pipeline)
+    pipeline = order.described
     checks = BatchChecks(spark, pipeline)
     table = table_of(pipeline)
     instants.to_inflight(gateway, storage.uri, order.instant)

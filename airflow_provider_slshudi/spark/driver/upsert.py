@@ -199,7 +199,7 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         SourceError, DecodeError, ValueMisfit: a task raised it; Spark wraps it once the task has failed for good.
     """
     started = time.monotonic()
-    pipeline = Pipeline.model_validate(order.pipeline)
+    pipeline = order.described
     instants.to_inflight(gateway, storage.uri, order.instant, action(pipeline.table))
     reach(Point.APPEND_INFLIGHT)
     partition = pipeline.table.partition

@@ -131,9 +131,10 @@ def append(spark: SparkContext, order: JobOrder, keys: Keys, cpu_before: float =
     from airflow_provider_slshudi.spark.driver.key_access import granted
     from airflow_provider_slshudi.spark.driver.upsert import upsert
 
-    _, storage = _table(order)
+    # The batch's own pipeline, whose digest is known, is the one that is validated.
+    storage = Storage(str(order.pipeline["table"]["path"]))
     batch = _claim(storage, order).order(order.digest)
-    pipeline = Pipeline.model_validate(batch.pipeline)
+    pipeline = batch.described
     gateway = Gateway.of(spark)
     gateway.cpu_before = cpu_before
     reach(Point.APPEND_STARTED)
@@ -446,7 +447,7 @@ def _leave(storage: Storage, instant: str, written: Written) -> None:
 
 
 def _table(order: JobOrder) -> tuple[Pipeline, Storage]:
-    pipeline = Pipeline.model_validate(order.pipeline)
+    pipeline = order.described
     return pipeline, Storage(pipeline.table.path)
 
 

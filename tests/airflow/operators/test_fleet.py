@@ -233,7 +233,7 @@ def test_an_endless_fleet_leaves_a_pipeline_in_trouble_alone_for_a_minute(
     put(1)
     looks: list[Work] = []
     monkeypatch.setattr(news_module, "news", lambda work, _: looks.append(work) or News())  # type: ignore[func-returns-value]
-    ledger.trouble("ad_events", "fleet", "run-0", "batch", "DataExpired", "no", False, None)
+    ledger.note_trouble("ad_events", "fleet", "run-0", "batch", "DataExpired", "no", False, None)
     waits = SlsHudiLookOperator(task_id="look", pipelines=["ad_events"], wait=timedelta(seconds=20))
     assert waits.execute(in_run(FLEET)) == []
     assert not looks, "its service may be mute"
@@ -331,7 +331,7 @@ def test_a_look_that_is_given_up_holds_nobody_up_for_long(put: Callable[[int], N
 def test_a_catalog_that_does_not_answer_slows_down_no_endless_fleet(put: Callable[[int], None], ledger: Ledger) -> None:
     skipped(ledger)
     put(1)
-    ledger.trouble("ad_events", "fleet", "run-0", "sync", "JobFailed", "no", True, None)
+    ledger.note_trouble("ad_events", "fleet", "run-0", "sync", "JobFailed", "no", True, None)
     waits = SlsHudiLookOperator(task_id="look", pipelines=["ad_events"], wait=timedelta(seconds=20))
     assert waits.execute(in_run(FLEET, run_type="scheduled")) == ["ad_events"]
 
@@ -388,7 +388,7 @@ def test_a_batch_that_finds_nothing_ends_the_trouble_of_one_that_failed(
     put: Callable[[int], None], ledger: Ledger
 ) -> None:
     skipped(ledger)
-    ledger.trouble("ad_events", "fleet", "run-0", "batch", "SourceRefused", "no", False, None)
+    ledger.note_trouble("ad_events", "fleet", "run-0", "batch", "SourceRefused", "no", False, None)
     assert look("ad_events") == ["ad_events"]
     skipped(ledger)
     assert ledger.troubles("ad_events") == []

@@ -89,7 +89,7 @@ def test_plan_sees_a_split_and_what_was_freed_while_it_waits(
     assert sum(map(len, ledger.ranges(planned["transaction"]))) == 2
     assert len(ledger.shards("ad_events")) == 3
     assert clock.now == 30, "it looks anew each quarter of a minute"
-    assert len(ledger.sightings("ad_events", 10)) == 4, "so nobody takes it for one that stands still"
+    assert len(ledger.backlog_samples("ad_events", 10)) == 4, "so nobody takes it for one that stands still"
 
 
 def test_plan_waits_no_longer_than_it_should_and_not_for_who_triggered_it(
@@ -175,7 +175,7 @@ def test_a_backfill_to_a_time_that_is_yet_to_come_ends_with_what_there_is_when_i
     rest = SlsHudiBackfillRestOperator(task_id="rest", pipeline="ad_events", planned=planned)
     with pytest.raises(AirflowSkipException, match="all of the backfill is covered or reserved"):
         rest.execute(in_run(("backfill", "run-1"), **span))
-    (deed,) = LedgerHook().ledger().deeds("ad_events", 10)
+    (deed,) = LedgerHook().ledger().audit_entries("ad_events", 10)
     assert (deed.act, deed.result) == ("backfill", "nothing is left to read")
 
     LedgerHook().ledger().aborted(planned["transaction"], planned["token"], "so that all of it is left")
@@ -189,7 +189,7 @@ def test_a_backfill_to_a_time_that_is_yet_to_come_ends_with_what_there_is_when_i
     assert triggered == [(conf, "Part 2 of backfill run-1: 1 ranges were left")]
     again = plan.execute(in_run(("backfill", "run-1.part2"), **triggered[0][0]))
     assert sum(map(len, LedgerHook().ledger().ranges(again["transaction"]))) == 5
-    assert len(LedgerHook().ledger().deeds("ad_events", 10)) == 1, "both runs are parts of one backfill"
+    assert len(LedgerHook().ledger().audit_entries("ad_events", 10)) == 1, "both runs are parts of one backfill"
 
 
 def test_what_no_param_is_is_refused_by_name(put: Callable[[int], None]) -> None:

@@ -147,7 +147,7 @@ def test_a_wrong_param_is_no_trouble_of_the_pipeline(put: Put, ledger: Ledger) -
     with pytest.raises(AirflowFailException, match=r"which the pipeline's DAG of role override does.*Nothing was done"):
         SlsHudiRepairOperator(task_id="repair", pipeline="ad_events").execute(in_run(act="abandon", reason="to see"))
     assert ledger.troubles() == []
-    (deed,) = ledger.deeds("ad_events", 10)
+    (deed,) = ledger.audit_entries("ad_events", 10)
     assert (deed.act, deed.who) == ("abandon", "tail/run-1") and "has no live transaction" in (deed.result or "")
 
 

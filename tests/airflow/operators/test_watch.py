@@ -26,7 +26,7 @@ def watch(**limits: Any) -> SlsHudiWatchOperator:
 
 
 def test_it_fails_with_all_that_is_to_be_told(work: Work) -> None:
-    work.ledger.trouble("ad_events", "ad_events_tail", "run-1", "plan", "DataExpired", "gone", waits=False)
+    work.ledger.note_trouble("ad_events", "ad_events_tail", "run-1", "plan", "DataExpired", "gone", waits=False)
     saw(work.ledger, "ad_events", unread=0, seconds_ago=3_000)
     with pytest.raises(AirflowFailException) as failed:
         watch(behind=timedelta(minutes=15)).execute(in_run())
@@ -38,7 +38,7 @@ def test_it_fails_with_all_that_is_to_be_told(work: Work) -> None:
 def test_it_succeeds_where_all_is_well_and_leaves_no_trace(work: Work) -> None:
     saw(work.ledger, "ad_events", unread=0)
     watch(behind=timedelta(minutes=15)).execute(in_run())
-    work.ledger.trouble("ad_events", "ad_events_tail", "run-1", "plan", "DataExpired", "gone", waits=False)
+    work.ledger.note_trouble("ad_events", "ad_events_tail", "run-1", "plan", "DataExpired", "gone", waits=False)
     before = work.ledger.troubles()
     with pytest.raises(AirflowFailException):
         watch().execute(in_run())

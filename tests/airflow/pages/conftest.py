@@ -60,12 +60,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         registered(ledger, name, shards=3)
         saw(ledger, name, unread=300, since=600, kept=86_400, seconds_ago=60, shards=3)
         saw(ledger, name, unread=200, came=30, since=500, shards=3)
-        ledger.trouble(name, f"{name}_tail", f"run {HOSTILE}", "plan", "DataExpired", HOSTILE, waits=False)
+        ledger.note_trouble(name, f"{name}_tail", f"run {HOSTILE}", "plan", "DataExpired", HOSTILE, waits=False)
     mine = committed(ledger, MINE, [Range(0, 0, 50), Range(1, 0, 100)], f"run-1 {HOSTILE}")
-    ledger.saw_keys(MINE, mine.id, 512, {HOSTILE: 37}, {HOSTILE: [HOSTILE]}, frozenset())
+    ledger.save_new_keys(MINE, mine.id, 512, {HOSTILE: 37}, {HOSTILE: [HOSTILE]}, frozenset())
     ledger.note(mine.id, HOSTILE, {HOSTILE: HOSTILE})
     instants = {str(mine.instant): SeenInstant("COMPLETED", mine.completed)}
-    ledger.saw_timeline(MINE, SeenTimeline(ledger.now(), f"{MINE}_tail/run-2", "0", "0", instants))
+    ledger.save_timeline(MINE, SeenTimeline(ledger.now(), f"{MINE}_tail/run-2", "0", "0", instants))
     ledger.ask(MINE, BACKFILL, HOSTILE, HOSTILE, f"{MINE}_backfill/old", {"2": ["0", "100", 100]})
     theirs = planned(ledger, THEIRS, [Range(0, 0, 10)], "run-1")
     environment = {

@@ -110,7 +110,7 @@ def test_a_tag_of_another_pipeline_opens_no_page_of_it(world: World) -> None:
 
 def test_values_of_logs_are_for_those_who_may_read_the_logs_of_the_dags_tasks(world: World) -> None:
     value = "&lt;script&gt;a value of a log"
-    world.ledger.saw_keys(
+    world.ledger.save_new_keys(
         MINE, world.mine.id, 9, {"of_values": 9}, {"of_values": ["<script>a value of a log"]}, frozenset()
     )
     shown = {name: world.airflow.login(name) for name in ("reader", "onlooker")}

@@ -198,7 +198,9 @@ class Stage:
         runs = self.world.airflow.runs(self.tail)[-2:]
         tasks = {run["dag_run_id"]: self.world.airflow.tasks(self.tail, run["dag_run_id"]) for run in runs}
         ledger = self.world.ledger
-        return f"{ledger.last(self.name, 3)}; {ledger.troubles(self.name)}; {ledger.deeds(self.name, 2)}; {tasks}"
+        return (
+            f"{ledger.last(self.name, 3)}; {ledger.troubles(self.name)}; {ledger.audit_entries(self.name, 2)}; {tasks}"
+        )
 
     # The protocol's points, on a machine of its own.
 

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.sls import credential_server
 from airflow_provider_slshudi.sls.connection import SlsConnection
-from airflow_provider_slshudi.sls.credential_server import Teller
+from airflow_provider_slshudi.sls.credential_server import CredentialServer
 from airflow_provider_slshudi.sls.credentials import EARLY, Keeper
 from airflow_provider_slshudi.spark import keyserver
 from airflow_provider_slshudi.spark.driver.key_access import _Asked
@@ -33,8 +33,8 @@ def write(file: Path, key: str, seconds: float | None = None) -> None:
 
 @contextmanager
 def told(file: Path) -> Iterator[_Asked]:
-    teller = Teller(SlsConnection("host", "", NONE, credentials=f"file:{file}"))
-    server = KeyServer(teller, "127.0.0.1", "127.0.0.1")
+    credential_server = CredentialServer(SlsConnection("host", "", NONE, credentials=f"file:{file}"))
+    server = KeyServer(credential_server, "127.0.0.1", "127.0.0.1")
     try:
         yield _Asked(server.place.address, server.place.token)
     finally:
@@ -89,9 +89,9 @@ def test_a_driver_without_credentials_says_why(file: Path, monkeypatch: pytest.M
 def test_an_asker_s_clock_may_be_wrong_by_days(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the asker's clock is ahead: what it is told lasts an hour, and it asks again when that is nearly over."""
     write(file, "first", 3600)
-    teller = Teller(SlsConnection("host", "", NONE, credentials=f"file:{file}"))
+    credential_server = CredentialServer(SlsConnection("host", "", NONE, credentials=f"file:{file}"))
     asked, real = list[str](), time.time
-    answer = teller("")
+    answer = credential_server("")
 
     class Address:
         def ask(self, token: bytes, question: str) -> bytes:

@@ -18,7 +18,7 @@ from airflow_provider_slshudi.handover.job_order import JobOrder
 from airflow_provider_slshudi.spark import driver_endpoint, keyserver
 from airflow_provider_slshudi.spark.driver import remote
 from airflow_provider_slshudi.spark.driver.remote import Remote
-from airflow_provider_slshudi.spark.driver_endpoint import HOST, Office
+from airflow_provider_slshudi.spark.driver_endpoint import HOST, DriverEndpoint
 from airflow_provider_slshudi.spark.keyserver import KeyServer, Place
 from airflow_provider_slshudi.system.processes import clock
 from tests.waiting import until
@@ -35,14 +35,14 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def task(monkeypatch: pytest.MonkeyPatch) -> Iterator[Office]:
-    made = Office(ORDER, lambda question: b"keys " + question.encode(), {HOST: "127.0.0.1"})
+def task(monkeypatch: pytest.MonkeyPatch) -> Iterator[DriverEndpoint]:
+    made = DriverEndpoint(ORDER, lambda question: b"keys " + question.encode(), {HOST: "127.0.0.1"})
     yield made
     made.close()
 
 
 @pytest.fixture
-def file(task: Office, tmp_path: Path) -> Path:
+def file(task: DriverEndpoint, tmp_path: Path) -> Path:
     """The task's file, as a cluster's manager brings it."""
     with task.file() as made:
         assert made.name == FILE and made.stat().st_mode & 0o777 == 0o600
@@ -85,7 +85,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, errors: Iterable[Exception]) -> Non
 
 
 def test_a_driver_gets_its_order_and_where_its_tasks_ask_and_its_lines_arrive_once(
-    task: Office, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    task: DriverEndpoint, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     driver = Remote(file)
     assert driver.order == ORDER
@@ -98,24 +98,24 @@ def test_a_driver_gets_its_order_and_where_its_tasks_ask_and_its_lines_arrive_on
     until("the first line", lambda: gathered(task, heard) > 1)
     assert not task.done
     driver.close(done=True)
-    assert [*heard, *task.heard()][1:] == lines
+    assert [*heard, *task.drain_reports()][1:] == lines
     assert task.done and task.lost() == ""
     assert capsys.readouterr().out.splitlines() == lines, "they are in the container's log, too"
 
 
-def gathered(task: Office, lines: list[str]) -> int:
-    lines += task.heard()
+def gathered(task: DriverEndpoint, lines: list[str]) -> int:
+    lines += task.drain_reports()
     return len(lines)
 
 
-def test_a_report_that_comes_again_is_heard_once(task: Office, file: Path) -> None:
+def test_a_report_that_comes_again_is_heard_once(task: DriverEndpoint, file: Path) -> None:
     place = Place.from_json(file.read_text())
     for first, lines in ((0, ["a"]), (1, ["b", "c"]), (1, ["b", "c"]), (1, ["b", "c", "d"])):
         place.ask(Report("me", "host", first, lines).to_json())
-    assert task.heard() == ["the driver runs on host", "a", "b", "c", "d"]
+    assert task.drain_reports() == ["the driver runs on host", "a", "b", "c", "d"]
 
 
-def test_only_one_driver_gets_the_order(task: Office, file: Path, tmp_path: Path) -> None:
+def test_only_one_driver_gets_the_order(task: DriverEndpoint, file: Path, tmp_path: Path) -> None:
     again = tmp_path / "again"
     again.write_bytes(file.read_bytes())
     Remote(file)
@@ -123,14 +123,14 @@ def test_only_one_driver_gets_the_order(task: Office, file: Path, tmp_path: Path
         Remote(again)
 
 
-def test_a_driver_that_comes_when_the_task_is_gone_does_nothing(task: Office, file: Path) -> None:
+def test_a_driver_that_comes_when_the_task_is_gone_does_nothing(task: DriverEndpoint, file: Path) -> None:
     task.close()
     with pytest.raises(JobFailed, match=r"not there any more: 127\.0\.0\.1:.*Connection refused"):
         Remote(file)
 
 
 def test_a_driver_ends_itself_and_its_jvm_once_the_task_is_gone(
-    task: Office, file: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
+    task: DriverEndpoint, file: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "GONE_SECONDS", 0.5)
     Remote(file).start(jvm(ended.append))
@@ -141,7 +141,7 @@ def test_a_driver_ends_itself_and_its_jvm_once_the_task_is_gone(
 
 
 def test_a_driver_whose_tasks_machine_does_not_answer_ends_itself_later(
-    task: Office, file: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
+    task: DriverEndpoint, file: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "GONE_SECONDS", 0.0)
     monkeypatch.setattr(remote, "LOST_SECONDS", 1.0)
@@ -155,7 +155,7 @@ def test_a_driver_whose_tasks_machine_does_not_answer_ends_itself_later(
 
 
 def test_a_jvm_that_does_not_answer_keeps_no_driver(
-    task: Office, file: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
+    task: DriverEndpoint, file: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "GONE_SECONDS", 0.0)
     monkeypatch.setattr(remote, "_HALT_SECONDS", 0.1)
@@ -165,19 +165,19 @@ def test_a_jvm_that_does_not_answer_keeps_no_driver(
 
 
 def test_hiccups_of_any_kind_end_no_driver(
-    task: Office, file: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
+    task: DriverEndpoint, file: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = Remote(file)
     failing(monkeypatch, [RuntimeError("anything"), ValueError("no JSON"), ConnectionError("cut")])
     driver.start(jvm(ended.append))
     print("said after all")
-    until("the line", lambda: "said after all" in task.heard())
+    until("the line", lambda: "said after all" in task.drain_reports())
     driver.close(done=True)
     assert task.done and ended == []
 
 
 def test_the_last_report_has_the_patience_of_the_others(
-    task: Office, file: Path, monkeypatch: pytest.MonkeyPatch
+    task: DriverEndpoint, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     driver = Remote(file)
     failing(monkeypatch, [OSError("no route")] * 5)
@@ -186,7 +186,7 @@ def test_the_last_report_has_the_patience_of_the_others(
 
 
 def test_another_that_listens_at_its_port_is_not_the_task(
-    task: Office, file: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
+    task: DriverEndpoint, file: Path, ended: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "GONE_SECONDS", 0.5)
     monkeypatch.setattr(remote, "LOST_SECONDS", 600.0)
@@ -200,13 +200,13 @@ def test_another_that_listens_at_its_port_is_not_the_task(
         other.close()
 
 
-def task_place(task: Office) -> str:
+def task_place(task: DriverEndpoint) -> str:
     with task.file() as file:
         return file.read_text()
 
 
 def test_a_driver_that_falls_silent_is_lost_and_one_that_never_came_is_not(
-    task: Office, file: Path, monkeypatch: pytest.MonkeyPatch
+    task: DriverEndpoint, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver_endpoint, "LOST_SECONDS", 0.0)
     assert task.lost() == "", "it waits for its turn in a queue, say"
@@ -218,7 +218,7 @@ def test_a_driver_that_falls_silent_is_lost_and_one_that_never_came_is_not(
 
 @pytest.mark.parametrize("done", [True, False])
 def test_a_driver_that_has_reported_for_the_last_time_is_not_lost_whatever_comes_late(
-    task: Office, file: Path, done: bool, monkeypatch: pytest.MonkeyPatch
+    task: DriverEndpoint, file: Path, done: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver_endpoint, "LOST_SECONDS", 0.0)
     place = Place.from_json(file.read_text())
@@ -239,13 +239,13 @@ def test_a_driver_that_has_reported_for_the_last_time_is_not_lost_whatever_comes
         '{"driver": "d", "host": "h", "first": "a"}',
     ],
 )
-def test_what_is_no_report_is_answered_and_changes_nothing(task: Office, file: Path, text: str) -> None:
+def test_what_is_no_report_is_answered_and_changes_nothing(task: DriverEndpoint, file: Path, text: str) -> None:
     place = Place.from_json(file.read_text())
     assert b"did not understand" in place.ask(text)
-    assert task.heard() == [] and task.unasked()
+    assert task.drain_reports() == [] and task.unasked()
 
 
-def test_another_versions_words_do_no_harm(task: Office, file: Path) -> None:
+def test_another_versions_words_do_no_harm(task: DriverEndpoint, file: Path) -> None:
     place = Place.from_json(file.read_text())
     told = place.ask('{"driver": "d", "host": "h", "wants": true, "of_a_later_version": 1}')
     assert Reply.from_json(told.decode()).order == ORDER.to_json() and task.unasked() == ""
@@ -254,5 +254,5 @@ def test_another_versions_words_do_no_harm(task: Office, file: Path) -> None:
 
 def test_a_port_that_cannot_be_used_is_told() -> None:
     with pytest.raises(ConfigError, match=r"spark\.slshudi|port 99999") as error:
-        Office(ORDER, None, {keyserver.PORT: "99999"})
+        DriverEndpoint(ORDER, None, {keyserver.PORT: "99999"})
     assert error.value.field == keyserver.PORT
