@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.operators.batch import SlsHudiOpenOperator as SlsHudiOpenOperator
     from airflow_provider_slshudi.operators.batch import SlsHudiPlanOperator as SlsHudiPlanOperator
     from airflow_provider_slshudi.operators.batch import SlsHudiRecordOperator as SlsHudiRecordOperator
+    from airflow_provider_slshudi.operators.events import table_asset as table_asset
     from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator as SlsHudiBatchOperator
     from airflow_provider_slshudi.operators.fleet import SlsHudiLookOperator as SlsHudiLookOperator
     from airflow_provider_slshudi.operators.maintenance import SlsHudiArchiveOperator as SlsHudiArchiveOperator
@@ -61,6 +62,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "hooks.ledger": ("LedgerHook",),
     "hooks.sls": ("SlsHook",),
     "operators.backfill": ("SlsHudiBackfillPlanOperator", "SlsHudiBackfillRestOperator"),
+    "operators.events": ("table_asset",),
     "operators.fleet": ("SlsHudiBatchOperator", "SlsHudiLookOperator"),
     "operators.maintenance": tuple(f"SlsHudi{name}Operator" for name in _SERVICES),
     "operators.repair": ("SlsHudiRecoverOperator", "SlsHudiRepairOperator"),

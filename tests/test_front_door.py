@@ -40,7 +40,7 @@ def test_every_class_and_factory_for_dag_files_is_imported_from_the_package() ->
     factories = {
         name for name in vars(import_module(f"{PACKAGE}.dag.factories")) if name.endswith("_dag") and name[0] != "_"
     }
-    assert {*front.__all__} == {"__version__", "Pipeline", "micro_batch", *every, *factories}
+    assert {*front.__all__} == {"__version__", "Pipeline", "micro_batch", "table_asset", *every, *factories}
     assert {*front.__all__} <= {*dir(front)}
     for name in front.__all__:
         assert getattr(front, name).__name__ == name if name != "__version__" else front.__version__

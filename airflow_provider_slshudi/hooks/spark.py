@@ -59,10 +59,11 @@ class SparkLauncher:
     Args:
         conn_id: the connection.
         show: takes the address of a driver's web page, while a driver runs that has one.
+        has_keys: whether a connection gave this process an object store's keys, which go to no driver elsewhere.
     """
 
-    def __init__(self, conn_id: str, show: Callable[[str], None] | None = None) -> None:
-        self._conn_id = conn_id
+    def __init__(self, conn_id: str, show: Callable[[str], None] | None = None, has_keys: bool = False) -> None:
+        self._conn_id, self._has_keys = conn_id, has_keys
         self._show = show or (lambda page: None)
         self._hook: _Hook | None = None
         self._control = SubprocessLauncher(say=_log.info, resident=True)
@@ -77,6 +78,13 @@ class SparkLauncher:
         if not verb.is_distributed:
             return self._control.run(verb, order, secrets)
         (master, cluster), tail = self._target(), deque[str](maxlen=TAIL_LINES)
+        if cluster and self._has_keys:
+            raise ConfigError(
+                f"connection {self._conn_id!r}: a driver in cluster mode gets no keys of a `storage_conn_id`: use "
+                "deploy-mode client, or leave that argument out and give the cluster's machines the keys",
+                source=self._conn_id,
+                field="storage_conn_id",
+            )
         if cluster:
             return self._submit_afar(verb, order, master, secrets)
         if self._control.by_resident(verb, order, master, secrets, tail):

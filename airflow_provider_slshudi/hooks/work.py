@@ -21,6 +21,8 @@ from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.transaction.context import Run, Work
 
 _OWN = Connections()
+_REPLACED: dict[str, tuple[str | None, str | None]] = {}
+"""Variables that the keys of a connection have replaced: the value now, and the machine's own."""
 
 
 def work_of(
@@ -49,7 +51,7 @@ def work_of(
     """
     pipeline = settings.pipeline(described, dag_file, connections)
     _set_keys(connections)
-    return _work(pipeline, LedgerHook(connections.ledger).ledger(), run, _connection, show)
+    return _work(pipeline, LedgerHook(connections.ledger).ledger(), run, _connection, connections, show)
 
 
 class Works:
@@ -64,16 +66,29 @@ class Works:
     def of(self, name_or_path: str) -> Work:
         """As `work_of`, for one of them."""
         pipeline = settings.pipeline(name_or_path, self._dag_file, self._connections)
-        return _work(pipeline, self.ledger, self._run, self._connection)
+        return _work(pipeline, self.ledger, self._run, self._connection, self._connections)
 
 
 def _set_keys(connections: Connections) -> None:
+    """Gives this process, and the drivers that it starts, an object store's keys; without a connection the machine's.
+
+    A process of `dag.test()` works for several tasks.
+    """
+    for name, (ours, machines) in _REPLACED.items():
+        if os.environ.get(name) == ours:
+            _set_variable(name, machines)
+    _REPLACED.clear()
     if connections.storage_conn_id:
         for name, value in storage_variables(connections.storage_conn_id).items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+            _REPLACED[name] = value, os.environ.get(name)
+            _set_variable(name, value)
+
+
+def _set_variable(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
 
 
 def _connection(id_: str) -> SlsConnection:
@@ -85,6 +100,7 @@ def _work(
     ledger: Ledger,
     run: Run,
     connection: Callable[[str], SlsConnection],
+    connections: Connections,
     show: Callable[[str], None] | None = None,
 ) -> Work:
     source = pipeline.source
@@ -92,5 +108,5 @@ def _work(
     def connect() -> LogService:
         return LogService(connection(source.connection), source.project, source.logstore, patience=run.patience)
 
-    launcher = SparkLauncher(pipeline.spark.connection, show)
+    launcher = SparkLauncher(pipeline.spark.connection, show, has_keys=bool(connections.storage_conn_id))
     return Work(pipeline, ledger, launcher, connect, run, lambda connection: IcebergHook(connection).properties())

@@ -122,7 +122,7 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
         cursors: `{shard: [begin, end]}` with the ends excluded, where the run's params name nothing; templated.
         from_: first receive time, ISO 8601 with its zone, likewise.
         to: receive time that is not read any more, likewise.
-        everything: whether all that the service holds and no batch has read is meant, likewise.
+        everything: whether all that the service holds and no batch has read is meant, likewise; no template.
     """
 
     template_fields = (*SlsHudiPlanOperator.template_fields, "cursors", "from_", "to")
@@ -223,10 +223,21 @@ class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):
     template_fields = ("pipeline", *CONNECTIONS, "planned", *TriggerDagRunOperator.template_fields)
     operator_extra_links = [PipelineLink(), *TriggerDagRunOperator.operator_extra_links]  # noqa: RUF012 - Airflow's type
 
-    def __init__(self, *, pipeline: str | Pipeline, planned: Any, **kwargs: Any) -> None:
-        self._connect(kwargs)
+    def __init__(
+        self,
+        *,
+        pipeline: str | Pipeline,
+        planned: Any,
+        sls_conn_id: str | None = None,
+        spark_conn_id: str | None = None,
+        ledger_conn_id: str | None = None,
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         ours = {"trigger_dag_id": "{{ dag.dag_id }}", "logical_date": None, "skip_when_already_exists": True}
         super().__init__(**{**kwargs, **ours})
+        self.sls_conn_id, self.spark_conn_id = sls_conn_id, spark_conn_id
+        self.ledger_conn_id, self.storage_conn_id = ledger_conn_id, storage_conn_id
         self.pipeline, self.planned = pipeline, planned
 
     def execute(self, context: Context) -> None:

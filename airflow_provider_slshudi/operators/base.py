@@ -82,11 +82,6 @@ class PipelineTask:
         """The connections that arguments name."""
         return Connections(**{name: getattr(self, name) for name in CONNECTIONS})
 
-    def _connect(self, kwargs: dict[str, Any]) -> None:
-        """Takes the ids of connections out of an operator's arguments."""
-        for name in CONNECTIONS:
-            setattr(self, name, kwargs.pop(name, None))
-
     @property
     def _step(self) -> str:
         """The task's own name, without those of its groups."""
@@ -229,7 +224,9 @@ def refuse_test() -> None:
 
 
 def refuse_retries(task_id: object, kwargs: Mapping[str, Any], reason: str) -> None:
-    """Refuses `retries` among an operator's own arguments; those of a DAG's `default_args` do not reach this step.
+    """Refuses `retries` among an operator's own arguments; those that a DAG gives all of its tasks do not reach it.
+
+    A mapped task's arguments hold its DAG's defaults beside its own.
 
     Args:
         task_id: the task's.
@@ -239,12 +236,16 @@ def refuse_retries(task_id: object, kwargs: Mapping[str, Any], reason: str) -> N
     Raises:
         ConfigError: the step was given some.
     """
-    if kwargs.get("retries"):
+    given = kwargs.get("retries")
+    groups = [kwargs.get("task_group"), kwargs.get("dag")]
+    defaults = [kwargs.get("default_args"), *(getattr(group, "default_args", None) for group in groups)]
+    usual = [default.get("retries") for default in defaults if default]
+    if given and given not in [*usual, conf.getint("core", "default_task_retries", fallback=0)]:
         raise ConfigError(
-            f"task {task_id}: retries={kwargs['retries']!r}: this step has none: {reason}. Leave the argument out",
+            f"task {task_id}: retries={given!r}: this step has none: {reason}. Leave the argument out",
             source=str(task_id),
             field="retries",
-            value=kwargs["retries"],
+            value=given,
         )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowRuntimeError
 
+from airflow_provider_slshudi import dagfile, settings
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.values import scheme_and_place
 from airflow_provider_slshudi.operators.base import AirflowRuns, this_airflow
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.transaction.settle import Settled
 
 
-def table_asset(pipeline: Pipeline) -> Asset:
+def table_asset(pipeline: str | Pipeline) -> Asset:
     """The asset that a pipeline's commits update; a DAG may be scheduled on it.
 
-    `hudi://bucket/path`, or `hudi://localhost/path` for a table on a file system.
+    `hudi://bucket/path`, or `hudi://localhost/path` for a table on a file system. A name or a file is looked for as a
+    factory looks for it.
     """
-    scheme, place = scheme_and_place(pipeline.table.path)
-    return Asset(name=f"hudi_{pipeline.name}", uri=f"hudi://{'localhost' if scheme == 'file' else ''}{place}")
+    described = settings.pipeline(pipeline, dagfile.calling()) if isinstance(pipeline, str) else pipeline
+    scheme, place = scheme_and_place(described.table.path)
+    return Asset(name=f"hudi_{described.name}", uri=f"hudi://{'localhost' if scheme == 'file' else ''}{place}")
 
 
 def settled_alias(pipeline: Pipeline) -> AssetAlias:

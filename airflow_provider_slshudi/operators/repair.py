@@ -36,14 +36,14 @@ class SlsHudiRecoverOperator(LineageTask, PipelineOperator):
 
     Args:
         pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
-        transactions: ids to decide where the run gives no param of that name; templated.
+        transactions: ids to decide, or one, where the run gives no param of that name; templated.
     """
 
     template_fields = (*PipelineOperator.template_fields, "transactions")
 
-    def __init__(self, *, transactions: Sequence[str] = (), **kwargs: Any) -> None:
+    def __init__(self, *, transactions: Sequence[str] | str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.transactions = [*transactions]
+        self.transactions = transactions
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Recovers."""
@@ -52,7 +52,9 @@ class SlsHudiRecoverOperator(LineageTask, PipelineOperator):
         with self.told(context):
             refuse_unknown_params(context, ("transactions",))
             work = self.work(context)
-            done = recover(work, AirflowRuns(context["ti"]), context["params"].get("transactions") or self.transactions)
+            named = context["params"].get("transactions") or self.transactions or []
+            ids = [named] if isinstance(named, str) else [*named]
+            done = recover(work, AirflowRuns(context["ti"]), ids)
             self.remember(work, tell(self.outlets, context, work, done.settled))
         for item in done.left:
             self.log.info("left transaction %s of %s, %s: %s", item.transaction, item.run, item.state, item.why)
@@ -76,7 +78,7 @@ class SlsHudiRepairOperator(LineageTask, PipelineOperator):
     Args:
         pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
         role: REPAIR, for acts that lose nothing, or OVERRIDE, for those that may lose data.
-        act: what to do where the run gives no param of that name, as the next three; all are templated.
+        act: what to do where the run's params say nothing, as the next three; all are templated.
         reason: why; stays in the pipeline's history.
         transaction: the id of the batch that is meant, if it is one.
         cursors: `SHARD:BEGIN-END`, the end excluded, of `skip`.
@@ -114,7 +116,9 @@ class SlsHudiRepairOperator(LineageTask, PipelineOperator):
 
         with self.told(context):
             refuse_unknown_params(context, PARAMS)
-            act, reason, transaction, cursors = (context["params"].get(name) or getattr(self, name) for name in PARAMS)
+            asked = [context["params"].get(name) for name in PARAMS]
+            own = [getattr(self, name) for name in PARAMS]
+            act, reason, transaction, cursors = asked if any(asked) else own
             acts = {item.value: item for item in Act}
             if act not in acts or acts[act].role != self.role:
                 mine = ", ".join(item.value for item in Act if item.role == self.role)

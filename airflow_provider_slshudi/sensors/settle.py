@@ -44,10 +44,15 @@ class _PipelineSensor(PipelineTask, BaseSensorOperator):
         timeout: float = 3600,
         mode: str = "reschedule",
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
+        sls_conn_id: str | None = None,
+        spark_conn_id: str | None = None,
+        ledger_conn_id: str | None = None,
+        storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        self._connect(kwargs)
         super().__init__(poke_interval=poke_interval, timeout=timeout, mode=mode, **kwargs)
+        self.sls_conn_id, self.spark_conn_id = sls_conn_id, spark_conn_id
+        self.ledger_conn_id, self.storage_conn_id = ledger_conn_id, storage_conn_id
         self.pipeline, self.deferrable, self._every = pipeline, deferrable, self.poke_interval
 
     def execute(self, context: Context) -> Any:
@@ -150,7 +155,8 @@ class SlsHudiDanglingSensor(_PipelineSensor):
     """Waits until something of the pipeline dangles: a batch whose run has ended, or an instant that no run finishes.
 
     It decides nothing, and takes no lease; `SlsHudiRecoverOperator` behind it does. A run that a person triggered does
-    not wait. One that its schedule started is skipped where nothing dangled within `timeout`.
+    not wait. One that its schedule started is skipped where nothing dangled within `timeout`, and fails where that is
+    not known.
 
     Args:
         pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
@@ -158,20 +164,26 @@ class SlsHudiDanglingSensor(_PipelineSensor):
             Otherwise `mode` says how it waits.
     """
 
+    _unknown: TransientError | None = None
+
     def poke(self, context: Context) -> PokeReturnValue:
         """One look."""
         from airflow_provider_slshudi.transaction.settle import is_settled
 
         if getattr(context["dag_run"], "run_type", None) != SCHEDULED:
             return PokeReturnValue(is_done=True)
+        self._unknown = None
         try:
             with self.told(context, passing=(TransientError,)):
                 return PokeReturnValue(is_done=not is_settled(self.work(context), AirflowRuns(context["ti"])))
         except TransientError as error:
             self.log.warning("whether something dangles is not known yet: %s", error)
+            self._unknown = error
             return PokeReturnValue(is_done=False)
 
     def _out_of_time(self, said: str) -> Exception:
+        if self._unknown is not None:
+            return AirflowSensorTimeout(f"whether something dangles is not known: {self._unknown}")
         return AirflowSkipException(f"nothing dangled: {said}")
 
 

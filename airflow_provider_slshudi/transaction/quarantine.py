@@ -41,6 +41,11 @@ class Quarantine:
     def __init__(self, work: Work) -> None:
         self.work = work
 
+    @property
+    def path(self) -> str:
+        """Where the pipeline's file has the quarantine now."""
+        return self.work.pipeline.quarantine_path
+
     def storage(self, instant: str | None = None) -> Storage:
         """The quarantine's storage; with `instant`, the one that the instant was opened with, if its owner has one."""
         owner = batch_files.read_owner(self.work.storage, instant) if instant else None

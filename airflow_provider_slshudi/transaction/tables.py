@@ -35,17 +35,25 @@ class Timelines:
 
 
 @dataclass(frozen=True)
-class Survey:
-    """Which of a transaction's tables there are, before their timelines are read.
+class _Beside:
+    """A table beside as a survey found it: its storage, where such tables were made, and whether it may be there."""
 
-    Attributes:
-        storages: the main table's, and that of each table beside which there may be.
-        places: by table beside, where such tables were made.
-    """
+    storage: Storage
+    places: Sequence[Place]
+    may_exist: bool
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Which of a transaction's tables there are, before their timelines are read."""
 
     tables: TransactionTables
-    storages: Sequence[Storage]
-    places: Sequence[Sequence[Place]]
+    beside: Sequence[_Beside]
+
+    @property
+    def storages(self) -> list[Storage]:
+        """The main table's storage, and that of each table beside which there may be."""
+        return [self.tables.work.storage, *(table.storage for table in self.beside if table.may_exist)]
 
     def timelines(self) -> Timelines:
         """Reads the timelines; the ledger keeps what the main table's shows.
@@ -53,11 +61,10 @@ class Survey:
         Raises:
             TimelineUnreadable: see `Work.timeline`.
         """
-        looks = []
-        for table, places in zip(self.tables.beside, self.places, strict=True):
-            storage = table.storage()
-            is_there = any(storage.uri == other.uri for other in self.storages[1:])
-            looks.append(Look(Timeline.load(storage) if is_there else Timeline(storage, {}), places))
+        looks = [
+            Look(Timeline.load(table.storage) if table.may_exist else Timeline(table.storage, {}), table.places)
+            for table in self.beside
+        ]
         return Timelines(timeline_view.timeline(self.tables.work), looks)
 
 
@@ -79,9 +86,11 @@ class TransactionTables:
 
     def survey(self) -> Survey:
         """Which of the tables there may be."""
-        places = [table.places() for table in self.beside]
-        found = [table for table, made in zip(self.beside, places, strict=True) if table.may_exist(made)]
-        return Survey(self, [self.work.storage, *(table.storage() for table in found)], places)
+        beside = []
+        for table in self.beside:
+            storage, places = table.storage(), table.places()
+            beside.append(_Beside(storage, places, table.may_exist(places, storage)))
+        return Survey(self, beside)
 
     def require_answer(self, seconds: float) -> None:
         """Checks that each table's file system answers, and those of former places, unless it is an object store.
@@ -116,13 +125,12 @@ class TransactionTables:
         return any(table.is_pending(instant) for table in self.beside)
 
     def unsettled(self, transaction: Transaction) -> str | None:
-        """The URI of a table beside in which the transaction's part is not completed; None where all are.
+        """The path of a table beside in which the transaction's part is not completed; None where all are.
 
         Raises:
             TableMismatch: another client took that part away.
         """
-        instant = transaction.instant
-        return next((t.storage(instant).uri for t in self.beside if not t.is_settled(transaction)), None)
+        return next((table.path for table in self.beside if not table.is_settled(transaction)), None)
 
     def written(self, transaction: Transaction) -> list[Storage]:
         """The storages of the tables in which a recorded transaction has a part."""

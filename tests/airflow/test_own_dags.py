@@ -40,6 +40,7 @@ from airflow_provider_slshudi import (
     watch_dag,
 )
 from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.handover.job_order import Verb
 from airflow_provider_slshudi.hooks.connections import ConnectionMissing
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.work import work_of
@@ -79,6 +80,12 @@ def test_every_factory_takes_a_pipeline_that_is_made_in_python(
     stored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
     assert [*stored.task_dict] == [*dag.task_dict]
     assert pickle.loads(pickle.dumps(made)) == made  # noqa: S301
+
+
+def test_connections_of_a_dag_reach_each_of_its_tasks(pipelines: Path) -> None:
+    for factory in FACTORIES:
+        for task in map(_any, factory("ad_events", default_args=OTHERS).tasks):
+            assert {name: getattr(task, name) for name in OTHERS} == OTHERS, task.task_id
 
 
 def test_a_batch_stands_between_tasks_of_ones_own(made: Pipeline) -> None:
@@ -153,6 +160,21 @@ def test_an_object_stores_keys_come_from_a_connection(
     assert {name: os.environ.get(name) for name in {**keys, **expected}} == {**keys, **expected}
 
 
+def test_a_stores_keys_are_for_the_task_that_names_them(
+    made: Pipeline, ledger_connection: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process of `dag.test()` runs the tasks of a DAG one after the other."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"):
+        monkeypatch.setenv(name, "the machine's")
+    elsewhere = {"endpoint_url": "https://s3.example"}
+    monkeypatch.setenv("AIRFLOW_CONN_ONE", connection("aws", login="one", password="secret", extra=elsewhere))
+    monkeypatch.setenv("AIRFLOW_CONN_TWO", connection("aws", login="two", password="secret"))
+    for conn_id, expected in (("one", ("one", "https://s3.example")), ("two", ("two", "the machine's")), (None, None)):
+        work_of(made, Run("mine", "1"), connections=settings.Connections(storage_conn_id=conn_id))
+        now = os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_ENDPOINT_URL"]
+        assert now == (expected or ("the machine's", "the machine's"))
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
@@ -177,9 +199,11 @@ def test_retries_that_a_step_cannot_have_are_refused(operator: type, pipelines: 
     arguments = {} if operator is SlsHudiRepairOperator else {"transaction": None}
     with pytest.raises(ConfigError, match="retries=2: this step has none: "):
         operator(task_id="step", pipeline="ad_events", retries=2, **arguments)
-    # Those of a DAG are for its other tasks.
+    # Those of a DAG are for its other tasks, also where the step is mapped.
     with DAG("mine", schedule=None, start_date=datetime(2026, 1, 1), default_args={"retries": 2}):
         assert operator(task_id="step", pipeline="ad_events", **arguments).retries == 0
+        mapped = _any(operator).partial(task_id="mapped", **arguments).expand(pipeline=["ad_events"])
+    assert mapped.unmap({"pipeline": "ad_events"}).retries == 0
 
 
 def test_retries_of_a_fleets_task_are_refused(pipelines: Path) -> None:
@@ -244,3 +268,13 @@ def test_the_manuals_dags_are_dags(
     assert names["north_tail"].dag_id == "orders_north_tail" and names["south_tail"].dag_id == "orders_south_tail"
     assert names["dag"].get_task("after").upstream_task_ids == {"batch.commit"}
     assert names["plan"].downstream_task_ids >= {"open"}
+
+
+def test_a_driver_in_cluster_mode_gets_no_keys_of_a_connection(
+    made: Pipeline, ledger_connection: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_STORE", connection("aws", login="key", password="secret"))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection("spark", host="yarn", extra={"deploy-mode": "cluster"}))
+    work = work_of(made, Run("mine", "1"), connections=settings.Connections(storage_conn_id="store"))
+    with pytest.raises(ConfigError, match="gets no keys of a `storage_conn_id`"):
+        work.launcher.run(Verb.APPEND, work.order(), {})

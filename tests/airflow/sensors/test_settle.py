@@ -224,3 +224,9 @@ def test_a_deferred_recovery_only_waits_for_its_time(begun: Transaction) -> None
         dangling(deferrable=True, ledger_conn_id=None).execute(in_run(("recovery", "run-1"), GOES_ON))
     _, arguments = waits.value.trigger.serialize()
     assert (arguments["awaited"]["pipeline"], arguments["seconds"]) == ("", 15)
+
+
+def test_recovery_that_cannot_look_is_no_recovery_that_nothing_needs(begun: Transaction) -> None:
+    lost = dangling(ledger_conn_id="typo", timeout=0)
+    with pytest.raises(AirflowSensorTimeout, match="is not known: Airflow has no connection 'typo'"):
+        lost.execute(in_run(("recovery", "run-1"), GOES_ON))
