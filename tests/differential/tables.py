@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -224,11 +225,11 @@ class Table:
 
     def cluster(self) -> None:
         """Small files made larger, sorted."""
-        self._serve(rewriting, CLUSTERING)
+        self._serve(CLUSTERING, rewriting.plan_clustering, rewriting.cluster, rewriting.complete_clustering)
 
     def compact(self) -> None:
         """Log files made base files."""
-        if self._serve(rewriting, COMPACTION):
+        if self._serve(COMPACTION, rewriting.plan_compaction, rewriting.compact, rewriting.complete_compaction):
             self._base = dict(self._rows)
             self._replace_last()
 
@@ -373,14 +374,16 @@ class Table:
         instants.to_inflight(self.gateway, self.storage.uri, instant, action)
         return instant
 
-    def _serve(self, service: Any, action: str) -> bool:
+    def _serve(
+        self, action: str, plan: Callable[..., None], write: Callable[..., Any], complete: Callable[..., None]
+    ) -> bool:
         before = {instant.time for instant in Timeline.load(self.storage)}
-        service.plan(self.gateway, self.pipeline)
+        plan(self.gateway, self.pipeline)
         new = [item for item in Timeline.load(self.storage) if item.time not in before and item.action == action]
         if not new:
             return False
-        written = service.write(self.gateway, self.pipeline, new[0].time, lambda: None)
-        service.complete(self.gateway, self.pipeline, new[0].time, written.metadata, lambda: None)
+        written = write(self.gateway, self.pipeline, new[0].time, lambda: None)
+        complete(self.gateway, self.pipeline, new[0].time, written.metadata, lambda: None)
         self.acts.append(action)
         return True
 
