@@ -324,7 +324,7 @@ def test_between_two_steps_a_scheduler_may_take_its_time(
     start: Callable[[], Step], quiet: Callable[..., None], why: Callable[..., str], ledger: Ledger, begun: Transaction
 ) -> None:
     step = start()
-    step.does("rest")
+    step.does("release")
     step.end()
     assert ledger.get(begun.id).process is None
     quiet(timedelta(days=1))
@@ -352,9 +352,9 @@ def test_the_end_of_a_first_try_does_not_hide_the_second(
 ) -> None:
     first, second = start(), start()
     process = ledger.get(begun.id).process
-    first.does("rest")
+    first.does("release")
     assert ledger.get(begun.id).process == process
-    second.does("rest")
+    second.does("release")
     assert ledger.get(begun.id).process is None
 
 
@@ -550,13 +550,13 @@ def test_a_step_tells_its_end_to_a_ledger_that_does_not_answer_at_first(
             raise LedgerUnavailable("away")
         rest(self, id_, token)
 
-    monkeypatch.setattr(Ledger, "rest", at_last)
+    monkeypatch.setattr(Ledger, "release", at_last)
     work = work_of(ledger, tmp_path, Run("tail", "run-1"))
     with work.heartbeat(begun.id, 1):
         assert ledger.get(begun.id).process == this_process()
     assert ledger.get(begun.id).process is None
     # It does not keep a task for ever, and one that failed not at all.
-    monkeypatch.setattr(Ledger, "rest", lambda *_: (_ for _ in ()).throw(LedgerUnavailable("away")))
+    monkeypatch.setattr(Ledger, "release", lambda *_: (_ for _ in ()).throw(LedgerUnavailable("away")))
     at = time.monotonic()
     with pytest.raises(ZeroDivisionError), work.heartbeat(begun.id, 1):
         raise ZeroDivisionError

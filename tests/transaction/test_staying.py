@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +170,7 @@ def test_an_append_ends_with_the_task_that_asked_for_it_and_is_undone(
         [sys.executable, "-c", APPENDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as task:
         assert task.stdin is not None and task.stdout is not None
-        task.stdin.write(json.dumps([vars(order), secrets]))
+        task.stdin.write(json.dumps([asdict(order), secrets]))
         task.stdin.close()
         next(line for line in task.stdout if "by resident process" in line)
         task.kill()

@@ -84,7 +84,7 @@ def test_a_ledger_that_does_not_take_them_holds_no_batch_up(
     def refuse(*_: object) -> None:
         raise LedgerUnavailable("the ledger is away")
 
-    monkeypatch.setattr(Ledger, "saw_keys", refuse)
+    monkeypatch.setattr(Ledger, "save_new_keys", refuse)
     pipeline = scenario(rest_column=None)
     pipeline.put(10)
     with caplog.at_level(logging.WARNING):

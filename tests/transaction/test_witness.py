@@ -112,7 +112,7 @@ def test_a_commit_that_cannot_be_compared_is_not_judged(work: Work, table: Model
     assert timeline_view.compared(work, found, work.timeline(), None) == {}
 
 
-@pytest.mark.parametrize("method", ["now", "saw_timeline"])
+@pytest.mark.parametrize("method", ["now", "save_timeline"])
 def test_a_ledger_that_does_not_take_it_fails_nothing(
     work: Work, table: ModelTable, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:

@@ -207,7 +207,7 @@ def test_a_second_try_of_a_plan_goes_on_in_the_place_of_the_first_that_died(
 ) -> None:
     put(2)
     with monkeypatch.context() as dies:
-        dies.setattr(Ledger, "rest", lambda *_: None)
+        dies.setattr(Ledger, "release", lambda *_: None)
         dies.setattr("airflow_provider_slshudi.ledger.transactions.this_process", lambda: "the first try")
         first = SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run())
     assert LedgerHook().ledger().get(first["transaction"]).process == "the first try"

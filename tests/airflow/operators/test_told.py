@@ -128,8 +128,8 @@ def test_a_ledger_that_cannot_be_told_changes_nothing(
     def away(*_: object, **__: object) -> None:
         raise OSError("the database is away")
 
-    monkeypatch.setattr(Ledger, "well", away)
-    monkeypatch.setattr(Ledger, "trouble", away)
+    monkeypatch.setattr(Ledger, "clear_troubles", away)
+    monkeypatch.setattr(Ledger, "note_trouble", away)
     assert step().execute(in_run())["transaction"]
     failing(monkeypatch, DataExpired("ad_events", 3, 10, 20))
     with pytest.raises(AirflowFailException, match="no longer holds"):
