@@ -112,7 +112,7 @@ def fleet_dag(pipelines: Sequence[str], name: str = "fleet", **dag_kwargs: Any) 
         ConfigError: there is no such folder, or no pipeline, or one is named twice.
     """
     names = settings.fleet(pipelines, dagfile.calling())
-    connections = {name: dag_kwargs.pop(name) for name in settings.CONNECTIONS if name in dag_kwargs}
+    connections = _connections(dag_kwargs)
     schedule = dag_kwargs.pop("schedule", "1m")
     schedule = every(schedule) if isinstance(schedule, str) else schedule
     runs = _runs(schedule, "dagrun_timeout" in dag_kwargs, _MOST_FLEETS)
@@ -336,10 +336,15 @@ def micro_batch(
 
 
 def _described(pipeline: str | Pipeline, dag_kwargs: dict[str, Any]) -> tuple[Pipeline, dict[str, Any]]:
-    """The pipeline, and the arguments of its operators; takes the ids of connections out of the DAG's arguments."""
-    connections = {name: dag_kwargs.pop(name) for name in settings.CONNECTIONS if name in dag_kwargs}
+    """The pipeline, and the arguments of its operators, some of them out of the DAG's."""
+    connections = _connections(dag_kwargs)
     config = settings.pipeline(pipeline, dagfile.calling(), settings.Connections(**connections))
     return config, {"pipeline": pipeline, **connections}
+
+
+def _connections(dag_kwargs: dict[str, Any]) -> dict[str, str | None]:
+    """Takes the ids of connections out of a DAG's arguments."""
+    return {name: dag_kwargs.pop(name) for name in settings.CONNECTIONS if name in dag_kwargs}
 
 
 def _runs(schedule: Any, timed: bool, most: int) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 from airflow_provider_slshudi.config.pipeline import Check, Pipeline
 from airflow_provider_slshudi.exceptions import ManifestError
 from airflow_provider_slshudi.handover.bound import digest_of, read_bound, write_bound
-from airflow_provider_slshudi.handover.fencing import _NOTE, _ORDER, folder
+from airflow_provider_slshudi.handover.fencing import ORDER, SUFFIX, folder
 from airflow_provider_slshudi.storage.files import Storage
 
 MOST = 200
@@ -342,7 +342,7 @@ def written(storage: Storage, instant: str) -> tuple[list[str], list[str]]:
     """The files that the instant's manifests list: of the table, and of its quarantine."""
     main, aside = list[str](), list[str]()
     for name in storage.names(folder(instant)) or []:
-        if name.startswith(_MANIFEST) and name.endswith(_NOTE):
+        if name.startswith(_MANIFEST) and name.endswith(SUFFIX):
             manifest = storage.read_json(f"{folder(instant)}/{name}") or {}
             main += [stat["path"] for stat in manifest.get("stats") or ()]
             aside += [stat["path"] for stat in manifest.get("quarantine") or ()]
@@ -387,4 +387,4 @@ def read_schema(storage: Storage, instant: str) -> str | None:
 
 
 def _order_path(instant: str, token: int) -> str:
-    return f"{folder(instant)}/{_ORDER}{token}.json"
+    return f"{folder(instant)}/{ORDER}{token}.json"

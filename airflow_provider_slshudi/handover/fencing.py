@@ -16,10 +16,12 @@ from airflow_provider_slshudi.handover import ROOT
 from airflow_provider_slshudi.storage.files import Storage
 
 _log = logging.getLogger(__name__)
-_ORDER = "batch-"
+ORDER = "batch-"
+"""Begins the name of an append's order."""
 _FILES = "files"
 _SHUT = "shut-"
-_NOTE = ".json"
+SUFFIX = ".json"
+"""Ends the names of notes, and of no file of a table."""
 _HELD = {errno.EBUSY, errno.ENOTEMPTY, errno.ETXTBSY}
 
 
@@ -102,7 +104,7 @@ def fence(storage: Storage, instant: str) -> None:
     Call it before the rollback, which deletes what was written until then.
     """
     for name in storage.names(folder(instant)) or []:
-        if name.startswith(_ORDER):
+        if name.startswith(ORDER):
             storage.delete(f"{folder(instant)}/{name}")
     if storage.is_local and storage.exists(folder(instant)):
         # Else a loss of power may bring an order back, but no file that the rollback deleted.
@@ -121,7 +123,7 @@ def delete(storage: Storage, instant: str) -> None:
         storage.delete_folder(here)
     except TimelineUnreadable as error:
         held = getattr(error.__cause__, "errno", None) in _HELD
-        if not held or any(name.endswith(_NOTE) for name in storage.names(here) or []):
+        if not held or any(name.endswith(SUFFIX) for name in storage.names(here) or []):
             raise
         _log_held(here, error)
 

@@ -10,11 +10,11 @@ from airflow.configuration import conf
 
 from airflow_provider_slshudi import settings as ours
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.doctor import folders, machine
+from airflow_provider_slshudi.doctor import airflow_settings, machine
 from airflow_provider_slshudi.doctor.database import Database
 from airflow_provider_slshudi.doctor.finding import Check, Finding, Seen, ok, run
-from airflow_provider_slshudi.doctor.folders import Place
 from airflow_provider_slshudi.doctor.source import Logstore
+from airflow_provider_slshudi.doctor.table import Place
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.sls import SlsHook
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
@@ -38,23 +38,25 @@ def findings(named: Sequence[str]) -> Iterator[Finding]:
 
 def _airflow(database: Database, pipelines: int) -> list[Check]:
     def executor() -> Seen:
-        return folders.executor([name.strip() for name in conf.get("core", "executor").split(",")], database.is_sqlite)
+        return airflow_settings.executor(
+            [name.strip() for name in conf.get("core", "executor").split(",")], database.is_sqlite
+        )
 
     def heartbeat() -> Seen:
-        return folders.heartbeat(conf.getint("scheduler", "task_instance_heartbeat_timeout"))
+        return airflow_settings.heartbeat(conf.getint("scheduler", "task_instance_heartbeat_timeout"))
 
     def dags() -> Seen:
         bundle_configs = json.loads(conf.get("dag_processor", "dag_bundle_config_list"))
         bundles = {str(bundle["name"]): str(bundle["classpath"]) for bundle in bundle_configs}
-        return folders.dags(Path(conf.get("core", "dags_folder")), bundles)
+        return airflow_settings.dags(Path(conf.get("core", "dags_folder")), bundles)
 
     return [
         Check("executor", executor),
-        Check("parallelism", lambda: folders.parallelism(conf.getint("core", "parallelism"), pipelines)),
+        Check("parallelism", lambda: airflow_settings.parallelism(conf.getint("core", "parallelism"), pipelines)),
         Check("heartbeat", heartbeat),
-        Check("test button", lambda: folders.test_button(conf.get("core", "test_connection"))),
+        Check("test button", lambda: airflow_settings.test_button(conf.get("core", "test_connection"))),
         Check("DAGs", dags),
-        Check("pipelines", lambda: folders.pipelines(ours.pipelines_folder(), ours.pipeline_names())),
+        Check("pipelines", lambda: airflow_settings.pipelines(ours.pipelines_folder(), ours.pipeline_names())),
     ]
 
 

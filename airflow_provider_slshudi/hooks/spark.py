@@ -210,12 +210,12 @@ class _Hook(SparkSubmitHook):
     """Remembers the last lines of the log, which SparkSubmitHook's exception leaves out; shows the driver's page.
 
     Args:
-        office: where a driver in cluster mode reports; the log gets its lines, too.
+        endpoint: where a driver in cluster mode reports; the log gets its lines, too.
     """
 
     def __init__(self, show: Callable[[str], None], endpoint: DriverEndpoint | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._show, self._office = show, endpoint
+        self._show, self._endpoint = show, endpoint
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._kept: dict[str, str] = {}
 
@@ -225,8 +225,8 @@ class _Hook(SparkSubmitHook):
 
     def on_kill(self) -> None:
         """Ends spark-submit; a driver in cluster mode ends itself, or by its manager's own means, if they are here."""
-        if self._office is not None:
-            self._office.close()
+        if self._endpoint is not None:
+            self._endpoint.close()
         ending = threading.Thread(target=self._end, daemon=True)
         ending.start()
         ending.join(_KILL_SECONDS)
@@ -301,7 +301,7 @@ class _Hook(SparkSubmitHook):
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         def remembered() -> Iterator[Any]:
-            for line in itr if self._office is None else self._beside(itr, self._office):
+            for line in itr if self._endpoint is None else self._beside(itr, self._endpoint):
                 # Beside the pod's name; Airflow's hook deletes it in a namespace that a setting names.
                 if self._is_kubernetes and (match := re.fullmatch(r"\s*namespace: (\S+)\s*", str(line))):
                     self._connection["namespace"] = match[1]

@@ -18,7 +18,7 @@ from airflow_provider_slshudi.handover.names import DRY_RUN, PARAMS_SOURCE, PART
 from airflow_provider_slshudi.operators.base import PipelineTask, refuse_unknown_params, who_asked
 from airflow_provider_slshudi.operators.batch import SlsHudiPlanOperator
 from airflow_provider_slshudi.plugins.links import PipelineLink
-from airflow_provider_slshudi.settings import CONNECTIONS
+from airflow_provider_slshudi.settings import CONNECTIONS, Connections
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -236,8 +236,7 @@ class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):
     ) -> None:
         ours = {"trigger_dag_id": "{{ dag.dag_id }}", "logical_date": None, "skip_when_already_exists": True}
         super().__init__(**{**kwargs, **ours})
-        self.sls_conn_id, self.spark_conn_id = sls_conn_id, spark_conn_id
-        self.ledger_conn_id, self.storage_conn_id = ledger_conn_id, storage_conn_id
+        self._connect(Connections(sls_conn_id, spark_conn_id, ledger_conn_id, storage_conn_id))
         self.pipeline, self.planned = pipeline, planned
 
     def execute(self, context: Context) -> None:

@@ -65,22 +65,31 @@ _LOOK_AGAIN_SECONDS = 15.0
 _LOCAL = ("LocalExecutor", "airflow.executors.local_executor.LocalExecutor")
 
 
-class PipelineTask:
-    """A task of one pipeline; mixed into operators and sensors."""
+class ConnectedTask:
+    """A task whose arguments may name connections; mixed into operators and sensors."""
 
-    operator_extra_links: Collection[BaseOperatorLink] = (PipelineLink(),)
-    pipeline: str | Pipeline
-    task_id: str
     sls_conn_id: str | None = None
     spark_conn_id: str | None = None
     ledger_conn_id: str | None = None
     storage_conn_id: str | None = None
-    _work: Work | None = None
 
     @property
     def connections(self) -> Connections:
         """The connections that arguments name."""
         return Connections(**{name: getattr(self, name) for name in CONNECTIONS})
+
+    def _connect(self, connections: Connections) -> None:
+        for name in CONNECTIONS:
+            setattr(self, name, getattr(connections, name))
+
+
+class PipelineTask(ConnectedTask):
+    """A task of one pipeline."""
+
+    operator_extra_links: Collection[BaseOperatorLink] = (PipelineLink(),)
+    pipeline: str | Pipeline
+    task_id: str
+    _work: Work | None = None
 
     @property
     def _step(self) -> str:
@@ -275,8 +284,7 @@ class PipelineOperator(PipelineTask, BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.pipeline = pipeline
-        self.sls_conn_id, self.spark_conn_id = sls_conn_id, spark_conn_id
-        self.ledger_conn_id, self.storage_conn_id = ledger_conn_id, storage_conn_id
+        self._connect(Connections(sls_conn_id, spark_conn_id, ledger_conn_id, storage_conn_id))
 
 
 @contextmanager

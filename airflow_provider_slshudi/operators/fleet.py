@@ -27,6 +27,7 @@ from airflow_provider_slshudi.operators.base import (
     LOOK_WAIT_SECONDS,
     SCHEDULED,
     AirflowRuns,
+    ConnectedTask,
     PipelineOperator,
     end_with_supervisor,
     only_logged,
@@ -55,7 +56,7 @@ _LOOK_SECONDS = 30.0
 _REST, _LONG_REST = timedelta(minutes=1), timedelta(minutes=10)
 
 
-class SlsHudiLookOperator(BaseOperator):
+class SlsHudiLookOperator(ConnectedTask, BaseOperator):
     """Looks at many pipelines at once; returns those that have something to do, the most urgent first.
 
     These are pipelines with unread logs, with a batch that an earlier run left, in trouble, or whose table no run has
@@ -83,8 +84,7 @@ class SlsHudiLookOperator(BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.pipelines, self.wait = [*pipelines], wait
-        self.sls_conn_id, self.spark_conn_id = sls_conn_id, spark_conn_id
-        self.ledger_conn_id, self.storage_conn_id = ledger_conn_id, storage_conn_id
+        self._connect(settings.Connections(sls_conn_id, spark_conn_id, ledger_conn_id, storage_conn_id))
 
     def execute(self, context: Context) -> list[str]:
         """Looks."""
@@ -96,9 +96,8 @@ class SlsHudiLookOperator(BaseOperator):
 
         run, dag = context["dag_run"], context.get("dag")
         # One that does not answer must not hold up the others for as long as a task of its own would wait.
-        connections = settings.Connections(**{name: getattr(self, name) for name in settings.CONNECTIONS})
         asking = Run(run.dag_id, run.run_id, this_airflow(), PERSON)
-        works = Works(asking, None if dag is None else dagfile.of(dag), connections)
+        works = Works(asking, None if dag is None else dagfile.of(dag), self.connections)
         ended = AirflowRuns(context["ti"])
         end_with_supervisor()
         due_pipelines, watched = self._found(works, ended, context)

@@ -159,13 +159,13 @@ def split(ranges: Sequence[Range], density: Mapping[int, Density], tasks: int, t
     if tasks < 1 or target_bytes < 1:
         raise ValueError(f"expected at least one task and one byte, got {tasks} tasks of {target_bytes} bytes")
     uncut_ranges = sorted(item for item in ranges if not item.gap)
-    todo = estimate(uncut_ranges, density)
-    count = max(1, min(tasks, math.ceil(todo / target_bytes), sum(map(len, uncut_ranges))))
+    unassigned_bytes = estimate(uncut_ranges, density)
+    count = max(1, min(tasks, math.ceil(unassigned_bytes / target_bytes), sum(map(len, uncut_ranges))))
     parts: list[list[Range]] = []
     for remaining in range(count, 0, -1):
-        share = todo / remaining if remaining > 1 else math.inf
+        share = unassigned_bytes / remaining if remaining > 1 else math.inf
         part, uncut_ranges = _fill(uncut_ranges, density, share)
-        todo -= estimate(part, density)
+        unassigned_bytes -= estimate(part, density)
         if part:
             parts.append(part)
     return parts

@@ -15,7 +15,7 @@ from airflow_provider_slshudi.exceptions import TailUnderWay, TransientError
 from airflow_provider_slshudi.operators.base import LOOK_WAIT_SECONDS, SCHEDULED, AirflowRuns, PipelineTask, as_xcom
 from airflow_provider_slshudi.operators.events import tell
 from airflow_provider_slshudi.operators.lineage import LineageTask
-from airflow_provider_slshudi.settings import CONNECTIONS
+from airflow_provider_slshudi.settings import CONNECTIONS, Connections
 from airflow_provider_slshudi.triggers.settle import SettleTrigger
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ class _PipelineSensor(PipelineTask, BaseSensorOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(poke_interval=poke_interval, timeout=timeout, mode=mode, **kwargs)
-        self.sls_conn_id, self.spark_conn_id = sls_conn_id, spark_conn_id
-        self.ledger_conn_id, self.storage_conn_id = ledger_conn_id, storage_conn_id
+        self._connect(Connections(sls_conn_id, spark_conn_id, ledger_conn_id, storage_conn_id))
         self.pipeline, self.deferrable, self._every = pipeline, deferrable, self.poke_interval
 
     def execute(self, context: Context) -> Any:

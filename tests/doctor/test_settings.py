@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_slshudi.doctor import folders
+from airflow_provider_slshudi.doctor import airflow_settings
 from airflow_provider_slshudi.doctor.finding import Verdict
 
 OK, WARNING, WRONG, UNKNOWN = Verdict
@@ -15,19 +15,19 @@ GIT = {"team": "airflow.providers.git.bundles.git.GitDagBundle"}
 
 
 def test_a_machine_that_dies_holds_its_pipeline_for_a_time_that_is_told() -> None:
-    assert folders.heartbeat(300).verdict is OK and "300 s" in folders.heartbeat(300).what
-    assert folders.heartbeat(3600).verdict is WARNING
+    assert airflow_settings.heartbeat(300).verdict is OK and "300 s" in airflow_settings.heartbeat(300).what
+    assert airflow_settings.heartbeat(3600).verdict is WARNING
 
 
 def test_fewer_tasks_than_pipelines_wait_for_one_another() -> None:
-    assert folders.parallelism(32, 3).verdict is OK
-    assert folders.parallelism(2, 3).verdict is WARNING
+    assert airflow_settings.parallelism(32, 3).verdict is OK
+    assert airflow_settings.parallelism(2, 3).verdict is WARNING
 
 
 @pytest.mark.parametrize("value", ["Enabled", "Disabled", "Hidden"])
 def test_the_test_button_is_a_matter_of_taste(value: str) -> None:
-    assert folders.test_button(value).verdict is OK
-    assert value in folders.test_button(value).what
+    assert airflow_settings.test_button(value).verdict is OK
+    assert value in airflow_settings.test_button(value).what
 
 
 @pytest.mark.parametrize(
@@ -41,18 +41,18 @@ def test_the_test_button_is_a_matter_of_taste(value: str) -> None:
     ],
 )
 def test_an_sqlite_ledger_serves_one_machine(names: list[str], sqlite: bool, verdict: Verdict) -> None:
-    assert folders.executor(names, sqlite).verdict is verdict
+    assert airflow_settings.executor(names, sqlite).verdict is verdict
 
 
 def test_a_folder_of_dags_is_there_unless_bundles_bring_them(tmp_path: Path) -> None:
-    assert folders.dags(tmp_path, LOCAL).verdict is OK
-    assert folders.dags(tmp_path / "none", LOCAL).verdict is WRONG
-    assert folders.dags(tmp_path / "none", GIT).verdict is OK
+    assert airflow_settings.dags(tmp_path, LOCAL).verdict is OK
+    assert airflow_settings.dags(tmp_path / "none", LOCAL).verdict is WRONG
+    assert airflow_settings.dags(tmp_path / "none", GIT).verdict is OK
 
 
 def test_a_pipelines_folder_has_pipelines(tmp_path: Path) -> None:
-    assert folders.pipelines(tmp_path, ["clicks"]).verdict is OK
-    assert folders.pipelines(tmp_path, []).verdict is WARNING
-    assert folders.pipelines(tmp_path / "none", []).verdict is WRONG
-    assert folders.pipelines(None, ["clicks"]).verdict is OK
-    assert folders.pipelines(None, []).verdict is WARNING
+    assert airflow_settings.pipelines(tmp_path, ["clicks"]).verdict is OK
+    assert airflow_settings.pipelines(tmp_path, []).verdict is WARNING
+    assert airflow_settings.pipelines(tmp_path / "none", []).verdict is WRONG
+    assert airflow_settings.pipelines(None, ["clicks"]).verdict is OK
+    assert airflow_settings.pipelines(None, []).verdict is WARNING

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_slshudi.doctor.finding import Verdict
-from airflow_provider_slshudi.doctor.folders import Place
+from airflow_provider_slshudi.doctor.table import Place
 from airflow_provider_slshudi.exceptions import LedgerError
 from airflow_provider_slshudi.hudi.layout import PROPERTIES
 from airflow_provider_slshudi.storage.files import Storage
@@ -61,7 +61,7 @@ def test_a_ledger_that_cannot_be_asked_leaves_it_open(tmp_path: Path, error: Exc
 @needs_root
 def test_another_user_s_table_is_told_with_its_owner(looked: Looked) -> None:
     code = (
-        "import sys; from airflow_provider_slshudi.doctor.folders import Place; "
+        "import sys; from airflow_provider_slshudi.doctor.table import Place; "
         "from airflow_provider_slshudi.doctor.finding import run; "
         "found = run('it', Place(sys.argv[1], lambda: False).checks('table')); "
         "print(*[f'{item.check}: {item.verdict.value}: {item.seen}' for item in found], sep='\\n')"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_slshudi.doctor.folders import Place
+from airflow_provider_slshudi.doctor.table import Place
 from airflow_provider_slshudi.exceptions import RuntimeMissing, TableDenied, TimelineUnreadable
 from airflow_provider_slshudi.handover import fencing
 from airflow_provider_slshudi.hudi import markers

@@ -95,24 +95,26 @@ def write_stats(gateway: Gateway, pipeline: Pipeline, instant: str, made: Any) -
 
 @contextmanager
 def completing(
-    gateway: Gateway, pipeline: Pipeline, instant: str, metadata: Any, in_time: Callable[[], None]
-) -> Iterator[Any]:
-    """`commit.completing` with `in_time` for both of its looks.
+    gateway: Gateway, pipeline: Pipeline, instant: str, manifest: tuple[str, str], in_time: Callable[[], None]
+) -> Iterator[tuple[Any, Any]]:
+    """`commit.completing` with `in_time` for both of its looks; gives the table, and the manifest as Hudi's object.
 
     Args:
         gateway: of a driver with a SparkContext.
         pipeline: its table is rewritten.
         instant: the clustering or compaction.
-        metadata: Hudi's commit metadata.
+        manifest: Hudi's commit metadata, as JSON, and its class.
         in_time: raises where it is too late to complete.
     """
+    text, kind = manifest
+    metadata = gateway.hudi.common.model.HoodieCommitMetadata.fromJsonString(text, gateway.java_class(kind))
     with client(gateway, pipeline) as writer:
         storage = Storage(pipeline.table.path)
         # Readers take the columns from the newest instant: so today's, not those of when the files were written.
         schema = writer.getConfig().getSchema()
         metadata.addMetadata(gateway.hudi.common.model.HoodieCommitMetadata.SCHEMA_KEY, schema)
         with commit.completing(gateway, writer, storage, instant, metadata, in_time, in_time) as table:
-            yield table
+            yield table, metadata
 
 
 _REPLACE_METADATA = "org.apache.hudi.common.model.HoodieReplaceCommitMetadata"
@@ -180,10 +182,7 @@ def complete_clustering(
         metadata: Hudi's commit metadata, as JSON.
         in_time: raises where it is too late to complete.
     """
-    commit_metadata = gateway.hudi.common.model.HoodieCommitMetadata.fromJsonString(
-        metadata, gateway.java_class(_REPLACE_METADATA)
-    )
-    with completing(gateway, pipeline, instant, commit_metadata, in_time) as table:
+    with completing(gateway, pipeline, instant, (metadata, _REPLACE_METADATA), in_time) as (table, commit_metadata):
         timeline, generator = table.getActiveTimeline(), table.getMetaClient().getInstantGenerator()
         utils = gateway.hudi.common.util.ClusteringUtils
         inflight = utils.getInflightClusteringInstant(instant, timeline, generator).get()
@@ -265,10 +264,7 @@ def complete_compaction(
         metadata: Hudi's commit metadata, as JSON.
         in_time: raises where it is too late to complete.
     """
-    commit_metadata = gateway.hudi.common.model.HoodieCommitMetadata.fromJsonString(
-        metadata, gateway.java_class(_COMMIT_METADATA)
-    )
-    with completing(gateway, pipeline, instant, commit_metadata, in_time) as table:
+    with completing(gateway, pipeline, instant, (metadata, _COMMIT_METADATA), in_time) as (table, commit_metadata):
         helpers = gateway.hudi.table.action.compact.CompactHelpers.getInstance()
         helpers.completeInflightCompaction(table, instant, commit_metadata)
 
