@@ -6,6 +6,8 @@ configuration changes something. Every class carries the ids that it speaks of a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class SlsHudiError(Exception):
     """Base of all errors of this package."""
@@ -445,14 +447,23 @@ class JobFailed(SlsHudiError):
     """A Spark job failed.
 
     Attributes: verb, returncode, tail (last lines of its log), error (the name of the error in the driver, of this
-    module or not; empty if the driver could not say).
+    module or not; empty if the driver could not say), fields (that error's attributes, where it is of this module and
+    was raised in the driver itself).
     """
 
     def __init__(
-        self, message: str, *, verb: str, returncode: int | None = None, tail: str = "", error: str = ""
+        self,
+        message: str,
+        *,
+        verb: str,
+        returncode: int | None = None,
+        tail: str = "",
+        error: str = "",
+        fields: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(message)
         self.verb, self.returncode, self.tail, self.error = verb, returncode, tail, error
+        self.fields = dict(fields or {})
 
     @property
     def cause(self) -> type[SlsHudiError]:

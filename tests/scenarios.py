@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 from aliyun.log import LogClient, LogItem, PutLogsRequest
@@ -19,11 +21,11 @@ from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.spark.driver import verbs
 from airflow_provider_slshudi.spark.driver.key_access import served
 from airflow_provider_slshudi.spark.launch import Launcher, SubprocessLauncher
-from airflow_provider_slshudi.system.points import FOLDER as POINTS
 from airflow_provider_slshudi.system.points import Point
 from airflow_provider_slshudi.transaction import plan, steps
 from airflow_provider_slshudi.transaction.context import Work
 from airflow_provider_slshudi.transaction.settle import settle
+from tests.points import armed_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +63,8 @@ class DyingLauncher:
     def run(self, verb: Verb, order: JobOrder, secrets: Mapping[str, str]) -> None:
         with TemporaryDirectory() as folder:
             Path(folder, self._point.value).write_text("die")
-            self._launcher.run(verb, order, {**secrets, POINTS: folder})
+            with patch.dict(os.environ, armed_in(folder)):
+                self._launcher.run(verb, order, secrets)
 
 
 @dataclass(frozen=True)

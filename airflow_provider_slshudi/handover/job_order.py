@@ -1,36 +1,15 @@
-"""How a step tells a job what to do: a verb on the command line, and JSON without secrets on standard input.
-
-Linux takes no argument of more than 128 KiB, and a pipeline of some hundred columns needs more.
-"""
+"""What a job does, and what it works on."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
-from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import Any
+
+from pydantic import ConfigDict
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-
-REASON = "slshudi: "
-"""Begins the last line of a failed job; the reason follows."""
-CPU = "CPU seconds of the driver: "
-"""Begins the line of a driver that tells at its end what it took."""
-PAGE = "Spark's page: "
-"""Begins the line of a driver that has a web page; its address follows."""
-
-
-def cpu_told(lines: Iterable[str]) -> float | None:
-    """The CPU seconds that a driver told in the last of these lines that does; None if it did not."""
-    seconds = [line.removeprefix(CPU) for line in lines if line.startswith(CPU)]
-    try:
-        return float(seconds[-1]) if seconds else None
-    except ValueError:
-        return None
 
 
 class Where(Enum):
@@ -100,6 +79,8 @@ class JobOrder:
         claim: the claim under which it changes the table's timeline, see `handover.fencing`; empty where it needs none.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
     pipeline: dict[str, Any]
     transaction: str = ""
     token: int = 0
@@ -123,20 +104,3 @@ class JobOrder:
     def described(self) -> Pipeline:
         """The pipeline, validated at its first use."""
         return Pipeline.model_validate(self.pipeline)
-
-    def to_json(self) -> str:
-        """As text."""
-        return json.dumps(asdict(self), separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str) -> JobOrder:
-        """The order that `to_json` wrote."""
-        return cls(**json.loads(text))
-
-    @contextmanager
-    def as_input(self) -> Iterator[IO[bytes]]:
-        """The order as a process's standard input: a nameless file, which vanishes once no process has it open."""
-        with TemporaryFile() as content:
-            content.write(self.to_json().encode())
-            content.seek(0)
-            yield content

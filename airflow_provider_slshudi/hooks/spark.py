@@ -8,32 +8,25 @@ import re
 import signal
 import subprocess
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from queue import Empty, SimpleQueue
-from typing import IO, Any
+from typing import Any
 
 from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
-from airflow_provider_slshudi.handover.job_order import CPU, PAGE, REASON, JobOrder, Verb, cpu_told
+from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
+from airflow_provider_slshudi.handover.messages import FILE, Job
 from airflow_provider_slshudi.hooks.connections import find_connection, require_used
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.credential_server import CredentialServer
 from airflow_provider_slshudi.spark.driver_endpoint import HOST, DriverEndpoint
 from airflow_provider_slshudi.spark.keyserver import PORT
-from airflow_provider_slshudi.spark.launch import (
-    APPLICATION,
-    TAIL_LINES,
-    Submission,
-    SubprocessLauncher,
-    job_failed,
-    likely,
-    submission,
-)
+from airflow_provider_slshudi.spark.launch import APPLICATION, Submission, SubprocessLauncher, job_name, submission
+from airflow_provider_slshudi.spark.session import DriverSession, offered
 from airflow_provider_slshudi.system.processes import ends_with_parent, for_children
 
 FIELDS = ("host", "port")
@@ -44,14 +37,13 @@ _GLANCE_SECONDS = 1.0
 _KILL_SECONDS = 20.0
 _MANAGER_SECONDS = 600.0
 """How long a cluster's manager may take to tell of the end of a driver that has told of it."""
-_UNTOLD = f"{REASON}spark-submit has ended well, but the driver has not said here that its work is done"
 
 
 class SparkLauncher:
     """Runs distributed verbs by `SparkSubmitHook` under the connection's master; runs the others, which take seconds,
     on this machine, and small batches of a local master in a process that stays.
 
-    In client mode the driver is a child of this process, with each master. It gets secrets in its environment only:
+    In client mode the driver is a child of this process, with each master. Secrets reach it with its job, since
     process lists and Spark's web pages show arguments and configuration. A driver ends with the process that started
     it, if the system can do that (Linux); a task's job in a resident process ends with the task's process too. In
     cluster mode the driver runs on the cluster, and `spark.driver_endpoint` is its tie to this process.
@@ -77,7 +69,7 @@ class SparkLauncher:
         """
         if not verb.is_distributed:
             return self._control.run(verb, order, secrets)
-        (master, cluster), tail = self._target(), deque[str](maxlen=TAIL_LINES)
+        master, cluster = self._target()
         if cluster and self._has_keys:
             raise ConfigError(
                 f"connection {self._conn_id!r}: a driver in cluster mode gets no keys of a `storage_conn_id`: use "
@@ -85,11 +77,17 @@ class SparkLauncher:
                 source=self._conn_id,
                 field="storage_conn_id",
             )
+        session = DriverSession(job_name(verb, order), verb, _log.info, self._show)
         if cluster:
-            return self._submit_afar(verb, order, master, secrets)
-        if self._control.by_resident(verb, order, master, secrets, tail):
-            return cpu_told(tail)
-        return self._submit(verb, order, master, secrets)
+            return self._submit_afar(verb, order, master, secrets, session)
+        job = Job(verb, order, dict(secrets))
+        if self._control.by_resident(job, master, session):
+            return session.require_done()
+        with offered(job, session) as task:
+            submitted = submission(verb, order, master)
+            hook = _Hook(session, conn_id=self._conn_id, deploy_mode="client", **_arguments(submitted, str(task)))
+            code = self._run(hook, submitted.environment)
+        return session.require_done(code)
 
     def kill(self) -> None:
         """Ends the running driver, if there is one."""
@@ -97,49 +95,35 @@ class SparkLauncher:
         if self._hook is not None:
             self._hook.on_kill()
 
-    def _submit(self, verb: Verb, order: JobOrder, master: str, secrets: Mapping[str, str]) -> float | None:
-        job = submission(verb, order, master)
-        hook = _Hook(self._show, conn_id=self._conn_id, deploy_mode="client", **_of(job))
-        with order.as_input() as order_input:
-            self._run(hook, job, verb, {**for_children(os.environ), **job.environment, **secrets}, order_input)
-        return cpu_told(hook.last_lines())
-
-    def _submit_afar(self, verb: Verb, order: JobOrder, master: str, secrets: Mapping[str, str]) -> float | None:
-        """In cluster mode: this process gives the order and the secrets, and no variable of it goes with the job."""
-        job = submission(verb, order, master, cluster=True)
+    def _submit_afar(
+        self, verb: Verb, order: JobOrder, master: str, secrets: Mapping[str, str], session: DriverSession
+    ) -> float | None:
+        """In cluster mode: this process gives the work and tells the secrets; no variable of it goes with the job."""
+        submitted = submission(verb, order, master, cluster=True)
         credential_server = CredentialServer(SlsConnection.from_env(secrets)) if secrets else None
         if credential_server is not None:
             try:
                 credential_server.first()
             except OSError as error:
-                raise JobFailed(f"{job.name}: {error}", verb=verb.value, error="SourceUnavailable") from error
-        with closing(DriverEndpoint(order, credential_server, job.conf)) as endpoint, endpoint.file() as file:
+                raise JobFailed(f"{submitted.name}: {error}", verb=verb.value, error="SourceUnavailable") from error
+        endpoint = DriverEndpoint(Job(verb, order), credential_server, submitted.conf)
+        with closing(endpoint), endpoint.file() as file:
             # Spark takes `--files` in the place of the setting.
-            files = ",".join(filter(None, [job.conf.pop("spark.files", ""), str(file)]))
-            hook = _Hook(self._show, endpoint, conn_id=self._conn_id, deploy_mode="cluster", files=files, **_of(job))
-            try:
-                self._run(hook, job, verb, for_children(os.environ) | job.environment, subprocess.DEVNULL)
-            except JobFailed as error:
-                # The driver knows it, also where its manager's client failed.
-                if not endpoint.done:
-                    raise
-                _log.warning("the driver has said that its work is done, and spark-submit failed after it: %s", error)
-            lines = hook.last_lines()
-            if not endpoint.done:
-                reasons = [line for line in lines if line.startswith(REASON)]
-                raise job_failed(job.name, verb, None, [*lines, *(() if reasons else [_UNTOLD])])
-            return cpu_told(lines)
+            files = ",".join(filter(None, [submitted.conf.pop("spark.files", ""), str(file)]))
+            arguments = _arguments(submitted, FILE)
+            hook = _Hook(session, endpoint, conn_id=self._conn_id, deploy_mode="cluster", files=files, **arguments)
+            code = self._run(hook, submitted.environment)
+        return session.require_done(code)
 
-    def _run(
-        self, hook: _Hook, made: Submission, verb: Verb, variables: dict[str, str], given: IO[bytes] | int
-    ) -> None:
+    def _run(self, hook: _Hook, variables: Mapping[str, str]) -> int | None:
+        """Runs spark-submit to its end; returns its code or, on Kubernetes, the driver's; None: not known."""
         self._hook = hook
         try:
             # Not `env_vars`, which become --conf on YARN and Kubernetes. Popen searches PATH in this environment.
             hook.submit(
                 APPLICATION,
-                stdin=given,
-                env=variables,
+                stdin=subprocess.DEVNULL,
+                env={**for_children(os.environ), **variables},
                 errors="replace",
                 start_new_session=True,
                 preexec_fn=ends_with_parent(signal.SIGKILL),
@@ -147,14 +131,17 @@ class SparkLauncher:
         except AirflowException as error:
             # On Kubernetes spark-submit succeeds, and the driver's own code comes after its.
             codes = [int(code) for code in re.findall(r"code is: (-?\d+)", str(error))]
-            code = next(filter(None, codes), None)
-            raise job_failed(made.name, verb, code, hook.last_lines()) from None
+            if hook.session.done:
+                # The driver knows it, also where its manager's client failed.
+                _log.warning("the driver has said that its work is done, and spark-submit failed after it: %s", error)
+            return next(filter(None, codes), None)
         except BaseException:
             # The task's time may be over.
             hook.on_kill()
             raise
         finally:
             self._hook = None
+        return 0
 
     def master(self) -> str:
         """The master as SparkSubmitHook reads it; settings depend on it, and are made before the hook runs.
@@ -202,26 +189,21 @@ class SparkLauncher:
         return master, cluster
 
 
-def _of(made: Submission) -> dict[str, Any]:
-    return {"conf": made.conf, "name": made.name, "application_args": made.arguments}
+def _arguments(submitted: Submission, argument: str) -> dict[str, Any]:
+    return {"conf": submitted.conf, "name": submitted.name, "application_args": [argument]}
 
 
 class _Hook(SparkSubmitHook):
-    """Remembers the last lines of the log, which SparkSubmitHook's exception leaves out; shows the driver's page.
+    """Tells the session the lines of the log, which SparkSubmitHook's exception leaves out.
 
     Args:
+        session: of the driver that it starts.
         endpoint: where a driver in cluster mode reports; the log gets its lines, too.
     """
 
-    def __init__(self, show: Callable[[str], None], endpoint: DriverEndpoint | None = None, **kwargs: Any) -> None:
+    def __init__(self, session: DriverSession, endpoint: DriverEndpoint | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._show, self._endpoint = show, endpoint
-        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
-        self._kept: dict[str, str] = {}
-
-    def last_lines(self) -> list[str]:
-        """The last lines of the log, and what a driver told of its reason and CPU, also before later lines."""
-        return [*self._tail, *(line for line in self._kept.values() if line not in self._tail)]
+        self.session, self._endpoint = session, endpoint
 
     def on_kill(self) -> None:
         """Ends spark-submit; a driver in cluster mode ends itself, or by its manager's own means, if they are here."""
@@ -236,18 +218,6 @@ class _Hook(SparkSubmitHook):
             super().on_kill()
         except Exception as error:
             _log.info("the driver's manager was not asked to end it (%s); it ends itself", error)
-
-    def _hear(self, line: str) -> bool:
-        """Remembers a line; whether it belongs into the log: a driver's reason becomes the error's text."""
-        self._tail.append(line)
-        for prefix in (REASON, CPU):
-            if line.startswith(prefix):
-                self._kept[prefix] = line
-        # A driver has one page and tells it first; a later line may be a text of the log service.
-        if line.startswith(PAGE) and PAGE not in self._kept:
-            self._kept[PAGE] = line
-            self._show(line.removeprefix(PAGE).strip())
-        return not line.startswith(REASON)
 
     def _read(self, itr: Iterator[Any], told: SimpleQueue[str | None]) -> None:
         try:
@@ -278,26 +248,27 @@ class _Hook(SparkSubmitHook):
                     _log.warning("spark-submit has ended, and its driver works on: the task waits for the driver")
             # A manager that does not answer ends spark-submit, and not the driver.
             goes_on = line is not None or endpoint.works()
-            for of_driver in endpoint.drain_reports():
-                if self._hear(of_driver):
-                    # Not by Airflow's hook, which looks for the manager's own words.
-                    _log.info("%s", of_driver)
+            for message in endpoint.drain_reports():
+                # Not by Airflow's hook, which looks for the manager's own words.
+                self.session.hear(message)
             if line is not None and (why := endpoint.lost()):
-                self._hear(f"{REASON}{why}")
+                self.session.lose(why)
                 self.on_kill()
                 raise AirflowException(why)
             if endpoint.ended_for() > _MANAGER_SECONDS:
                 self.on_kill()
                 raise AirflowException(f"spark-submit has not ended {_MANAGER_SECONDS:.0f} s after the driver")
-        said = f"The last that spark-submit said: {likely(self._tail)}"
-        if place := endpoint.unasked():
-            self._hear(
-                f"{REASON}no driver asked this task at {place} for its work. Either none had begun as spark-submit "
+        said = f"The last that spark-submit said: {self.session.likely}"
+        if why := endpoint.refused():
+            self.session.lose(f"a driver asked for its work and was refused: {why}")
+        elif place := endpoint.unasked():
+            self.session.lose(
+                f"no driver asked this task at {place} for its work. Either none had begun as spark-submit "
                 f"ended, or the cluster's machines do not reach that place: set {HOST} and {PORT} in the pipeline's "
                 f"spark.conf. {said}"
             )
         elif why := endpoint.lost():
-            self._hear(f"{REASON}{why}. {said}")
+            self.session.lose(f"{why}. {said}")
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         def remembered() -> Iterator[Any]:
@@ -305,7 +276,7 @@ class _Hook(SparkSubmitHook):
                 # Beside the pod's name; Airflow's hook deletes it in a namespace that a setting names.
                 if self._is_kubernetes and (match := re.fullmatch(r"\s*namespace: (\S+)\s*", str(line))):
                     self._connection["namespace"] = match[1]
-                if self._hear(str(line).rstrip()):
-                    yield line
+                self.session.remember(str(line).rstrip())
+                yield line
 
         super()._process_spark_submit_log(remembered())

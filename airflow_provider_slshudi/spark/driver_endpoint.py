@@ -1,10 +1,9 @@
-"""The task's side of a driver in cluster mode: gives it its order, hears what it prints, notices when it is lost.
+"""The task's side of a driver in cluster mode: gives it its work, hears what it tells, notices when it is lost.
 
-A driver in client mode is a child of the task's process: it has its order on standard input, the key in its
-environment, and ends with its parent. In cluster mode it runs where YARN or Kubernetes puts it, and no argument,
-setting or environment variable is a way for a secret. So the task listens, and the driver reports every few seconds. It
-gets a file with the address, a certificate and a token (`--files`). The token is good for the first driver that brings
-it, as long as the task works.
+A driver in client mode is a child of the task's process, connects to a socket of it (`spark.session`), and ends with
+its parent. In cluster mode it runs where YARN or Kubernetes puts it. So the task listens, and the driver reports every
+few seconds. It gets a file with the address, a certificate and a token (`--files`). The token is good for the first
+driver that brings it, as long as the task works.
 """
 
 from __future__ import annotations
@@ -16,12 +15,23 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
-from airflow_provider_slshudi.handover.cluster import FILE, LONGEST, LOST_SECONDS, Reply, Report
-from airflow_provider_slshudi.handover.job_order import JobOrder
-from airflow_provider_slshudi.spark.keyserver import PORT, Place, listening
+from airflow_provider_slshudi.handover.messages import (
+    FILE,
+    LONGEST,
+    LOST_SECONDS,
+    Job,
+    Line,
+    Reply,
+    Report,
+    Told,
+    decode,
+    encode,
+)
+from airflow_provider_slshudi.spark.keyserver import PORT, listening
 from airflow_provider_slshudi.system.processes import clock
 
 HOST = "spark.slshudi.access.host"
@@ -36,7 +46,7 @@ class DriverEndpoint:
     """Serves one driver, from the start until `close`.
 
     Args:
-        order: what it works on.
+        job: what it has to do.
         keys: tells its tasks the log service's credentials; None where they need none.
         conf: the settings of its Spark; `HOST` and `PORT` count.
 
@@ -44,26 +54,27 @@ class DriverEndpoint:
         ConfigError: this machine cannot listen there.
     """
 
-    def __init__(self, order: JobOrder, keys: Callable[[str], bytes] | None, conf: Mapping[str, str]) -> None:
+    def __init__(self, job: Job, keys: Callable[[str], bytes] | None, conf: Mapping[str, str]) -> None:
         named, port = conf.get(HOST, "").strip("[]"), conf.get(PORT, "0")
         host = named or _this_host()
         # A setting that names a host may mean a gateway's, or an address that containers do not see as their own.
         bind = _EVERYWHERE if named else host
-        self._order = order.to_json()
         self._lock = threading.Lock()
-        self._lines = deque[str]()
+        self._told = deque[Told]()
         self._driver, self._host, self._heard, self._at = "", "", 0, 0.0
         self._ended = float("inf")
-        self._closed = False
-        self.done = False
-        """Whether the driver said that its work is done."""
+        self._closed, self._refused = False, ""
         self._server = listening(self._answer, host, bind, port, LONGEST)
-        self._keys: Place | None = None if keys is None else self._server.also(keys)
+        self._job = job if keys is None else replace(job, keys=self._server.also(keys).to_json())
 
     def close(self) -> None:
         """Serves no driver any more; one that still runs ends itself."""
         self._closed = True
         self._server.close()
+
+    def refused(self) -> str:
+        """Why a driver was refused, where none has begun; empty otherwise."""
+        return "" if self._driver else self._refused
 
     def unasked(self) -> str:
         """Where no driver asked, if none did; empty otherwise."""
@@ -79,12 +90,12 @@ class DriverEndpoint:
                 file.write(self._server.place.to_json())
             yield path
 
-    def drain_reports(self) -> list[str]:
-        """What the driver has printed since this was called last."""
+    def drain_reports(self) -> list[Told]:
+        """What the driver has told since this was called last."""
         with self._lock:
-            lines = [*self._lines]
-            self._lines.clear()
-        return lines
+            messages = [*self._told]
+            self._told.clear()
+        return messages
 
     def lost(self) -> str:
         """What is known of a driver that began and was not heard of for too long; empty if it is not lost."""
@@ -105,30 +116,30 @@ class DriverEndpoint:
         return clock() - self._ended
 
     def _answer(self, question: str) -> bytes:
-        return self._reply(question).to_json().encode()
+        return encode(self._reply(question)).encode()
 
     def _reply(self, question: str) -> Reply:
         try:
-            report = Report.from_json(question)
+            report = decode(question)
         except ValueError as error:
-            return Reply(end=f"the task did not understand a report ({error})")
+            self._refused = f"the task did not understand a report ({error})"
+            return Reply(end=self._refused)
+        if not isinstance(report, Report):
+            return Reply(end="the task did not understand a report (it is none)")
         with self._lock:
             if not self._driver:
                 self._driver, self._host = report.driver, report.host
-                self._lines.append(f"the driver runs on {report.host}")
+                self._told.append(Line(f"the driver runs on {report.host}"))
             elif report.driver != self._driver:
                 return Reply(end=f"another driver, on {self._host}, has this work")
             self._at = clock()
             # A report may have come to rest somewhere on its way, and be an older one.
-            self.done = self.done or report.done
             if report.last:
                 self._ended = min(self._ended, self._at)
             # An answer may have been lost on its way, and the report come again.
-            self._lines += report.lines[max(0, self._heard - report.first) :]
-            self._heard = max(self._heard, report.first + len(report.lines))
-        if not report.wants:
-            return Reply()
-        return Reply(self._order, "" if self._keys is None else self._keys.to_json())
+            self._told += report.messages[max(0, self._heard - report.first) :]
+            self._heard = max(self._heard, report.first + len(report.messages))
+        return Reply(self._job if report.wants else None)
 
 
 def _this_host() -> str:

@@ -17,19 +17,19 @@ import os
 import select
 import signal
 import socket
-import struct
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from enum import Enum
+from dataclasses import dataclass
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from airflow_provider_slshudi import __version__
-from airflow_provider_slshudi.handover.job_order import REASON, JobOrder, Verb
+from airflow_provider_slshudi.handover.messages import Accepted, Ask, Job, Line, Refused
+from airflow_provider_slshudi.spark.session import DriverSession, other_end, receive, same_user, send
 from airflow_provider_slshudi.storage import objectstore, owners
 from airflow_provider_slshudi.system.processes import clock, for_children
 
@@ -39,9 +39,6 @@ IDLE_SECONDS = 600.0
 """The default: longer than those pauses between batches, and between open and commit, that are worth keeping a JVM."""
 HANDSHAKE_SECONDS = 5.0
 READY = "slshudi resident process is ready"
-GO = b"go\n"
-BEGUN = {"begun": True}
-"""The answer to a go that came in time."""
 
 _START_SECONDS = 60.0
 _GLANCE_SECONDS = 0.5
@@ -69,15 +66,6 @@ _NAMES = frozenset(
 # A process of another container names processes and files otherwise, reaches other hosts, and counts from another boot.
 _NAMESPACES = [Path(f"/proc/self/ns/{name}") for name in ("pid", "mnt", "net", "time")]
 _log = logging.getLogger(__name__)
-
-
-class Outcome(Enum):
-    """How a request ended; after NOT_BEGUN nothing happened, after UNKNOWN anything may have."""
-
-    NOT_BEGUN = "not begun"
-    DONE = "done"
-    FAILED = "failed"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -119,62 +107,59 @@ class Resident:
         self,
         conf: Mapping[str, str],
         environment: Mapping[str, str],
-        verb: Verb,
-        order: JobOrder,
-        secrets: Mapping[str, str],
+        job: Job,
         seconds: float,
-        heard: Callable[[str], None],
-    ) -> Outcome:
-        """Lets the resident process of these settings and this environment run the job; `heard` takes its lines.
+        session: DriverSession,
+    ) -> bool:
+        """Lets the resident process of these settings and this environment do the work; False if nothing has begun.
 
-        The process gets the `secrets` once it has accepted, and keeps them in memory. A job that has not ended after
-        `seconds` ends with its process.
+        The process gets the job, with its secrets, once it has accepted, and keeps them in memory. A job that has not
+        ended after `seconds` ends with its process, and then anything may have happened: the session fails. An audit
+        hook that raises OSError at `airflow_provider_slshudi.resident` keeps the work from it.
 
         Args:
             conf: Spark's settings of the process.
             environment: its variables.
-            verb: what the job does.
-            order: its order.
-            secrets: see above.
+            job: see `handover.messages`.
             seconds: see above.
-            heard: gets each line.
+            session: hears what the process tells.
         """
-        deadline = clock() + seconds
-        request = {"verb": verb.value, "order": asdict(order), "deadline": deadline}
+        deadline, verb = clock() + seconds, job.verb.value
         try:
+            sys.audit("airflow_provider_slshudi.resident", verb)
             place = Place(owners.private_folder(), identity(conf, environment))
             try:
-                connection, accepted = self._accepted(place, conf, environment, request)
+                connection, accepted = self._accepted(place, conf, environment, deadline)
             except ConnectionError:
                 # That process was about to end: ask a new one.
-                connection, accepted = self._accepted(place, conf, environment, request)
+                connection, accepted = self._accepted(place, conf, environment, deadline)
         except (OSError, ValueError) as error:
             _log.info("no resident process (%s), so the job has one of its own", error)
-            return Outcome.NOT_BEGUN
+            return False
         with connection, connection.makefile("rb") as answers:
             self._connection = connection
             try:
                 # The process ends itself at the deadline; if it cannot, this ends it a little later.
                 connection.settimeout(min(_left(deadline), _START_SECONDS))
                 try:
-                    connection.sendall(GO + json.dumps(secrets).encode() + b"\n")
+                    send(connection, job)
                     receive(answers)
                 except ConnectionError as error:
                     if self._killed:
-                        heard(f"{REASON}the {verb.value} was ended before it began")
-                        return Outcome.UNKNOWN
+                        session.lose(f"the {verb} was ended before it began")
+                        return True
                     # It begins nothing before it has answered, and may serve another task by now.
                     _log.info("the resident process did not wait (%s), so the job has one of its own", error)
-                    return Outcome.NOT_BEGUN
-                heard(f"slshudi {verb.value}: by resident process {accepted['pid']}")
-                return _follow(connection, answers, deadline, heard)
+                    return False
+                session.hear(Line(f"slshudi {verb}: by resident process {accepted.pid}"))
+                _follow(connection, answers, deadline, session)
             except (OSError, ValueError) as error:
                 # It may stand still and wake when no task expects it, or have lost its interpreter and not its JVM.
-                _end(int(accepted["group"]), place)
-                heard(f"{REASON}the resident process did not say how the {verb.value} ended: {error}")
-                return Outcome.UNKNOWN
+                _end(accepted.group, place)
+                session.lose(f"the resident process did not say how the {verb} ended: {error}")
             finally:
                 self._connection = None
+        return True
 
     def kill(self) -> None:
         """Ends the running job, if there is one: its process ends itself once no task listens."""
@@ -184,20 +169,20 @@ class Resident:
                 connection.shutdown(socket.SHUT_RDWR)
 
     def _accepted(
-        self, place: Place, conf: Mapping[str, str], environment: Mapping[str, str], asked: Mapping[str, Any]
-    ) -> tuple[socket.socket, dict[str, Any]]:
-        """A connection that waits for our go.
+        self, place: Place, conf: Mapping[str, str], environment: Mapping[str, str], deadline: float
+    ) -> tuple[socket.socket, Accepted]:
+        """A connection that waits for our work.
 
         Raises:
             OSError, ValueError: there is no resident process, it is busy, or it refuses.
         """
         connection = self._reach(place, conf, environment)
         try:
-            send(connection, {"identity": place.identity, **asked})
+            send(connection, Ask(place.identity, deadline))
             with connection.makefile("rb", buffering=0) as answers:
                 answer = receive(answers)
-            if "pid" not in answer:
-                raise PermissionError(f"it refuses: {answer.get('refused')}")
+            if not isinstance(answer, Accepted):
+                raise PermissionError(f"it refuses: {answer.why if isinstance(answer, Refused) else answer}")
         except BaseException:
             connection.close()
             raise
@@ -224,7 +209,7 @@ def end_stopped() -> None:
             with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
                 connection.settimeout(HANDSHAKE_SECONDS)
                 connection.connect(str(path))
-                process, _, _ = _other_end(connection)
+                process, _, _ = other_end(connection)
                 if _stands_still(process):
                     _log.warning("resident process %d stands still and is ended", process)
                     os.killpg(os.getpgid(process), signal.SIGKILL)
@@ -275,41 +260,6 @@ def _stamps(paths: Iterable[Path]) -> list[tuple[str, int, int]]:
     return sorted(stamps)
 
 
-def same_user(connection: socket.socket) -> bool:
-    """Whether the other end belongs to this process's user, as far as this system tells."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return True
-    return _other_end(connection)[1] == os.geteuid()
-
-
-def send(connection: socket.socket, message: Mapping[str, Any]) -> None:
-    """Sends one message: a line of JSON."""
-    connection.sendall(json.dumps(message).encode() + b"\n")
-
-
-def receive(stream: io.IOBase) -> dict[str, Any]:
-    """The next message.
-
-    Raises:
-        OSError: the connection ended, or nothing came in time.
-        ValueError: the line is no message.
-    """
-    line = stream.readline()
-    if not line.endswith(b"\n"):
-        raise ConnectionError("the connection ended")
-    message = json.loads(line)
-    if not isinstance(message, dict):
-        raise ValueError(f"{line[:100]!r} is no message")
-    return message
-
-
-def _other_end(connection: socket.socket) -> tuple[int, int, int]:
-    """Process, user and group of the other end; Linux."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    process, user, group = struct.unpack("3i", credentials)
-    return process, user, group
-
-
 def _stands_still(process: int) -> bool:
     stat = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
     return stat.rpartition(")")[2].split()[0] in ("T", "t")
@@ -342,16 +292,16 @@ def _end(group: int, place: Place) -> None:
                 return
 
 
-def _follow(connection: socket.socket, answers: io.IOBase, deadline: float, heard: Callable[[str], None]) -> Outcome:
+def _follow(connection: socket.socket, answers: io.IOBase, deadline: float, session: DriverSession) -> None:
+    """Hears the process until it closes the connection: before that, tasks of a job that failed may write."""
     while True:
         connection.settimeout(_left(deadline))
-        message = receive(answers)
-        if "outcome" in message:
-            if message["ends"]:
-                # Until its end, which closes the connection, tasks of it may write.
-                answers.read()
-            return Outcome(message["outcome"])
-        heard(str(message["line"]))
+        try:
+            session.hear(receive(answers))
+        except ConnectionError:
+            if not session.done and session.failed is None:
+                raise
+            return
 
 
 def _require_no_failure(place: Place) -> None:

@@ -1,22 +1,12 @@
-"""Names the points of the protocol at which state changes, for tests of crashes.
+"""Names the points of the protocol at which state changes.
 
-If SLSHUDI_POINTS names a folder, a process looks there, at each point that it reaches, for a file of the point's name.
-If the file says `die`, SIGKILL ends the Spark driver (JVM and Python). If it says `hold`, the first process to come
-renames the file to `{point}.{pid}`, and waits until it is removed. Without the variable a point is one look into
-the environment.
+Each process announces a point that it reaches as an audit event (PEP 578), so that tests hold or kill it there.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import time
-from collections.abc import Mapping
+import sys
 from enum import Enum
-from pathlib import Path
-
-FOLDER = "SLSHUDI_POINTS"
-_POLL_SECONDS = 0.02
 
 
 class Where(Enum):
@@ -120,32 +110,6 @@ class Point(str, Enum):
     ARCHIVE_COMPLETED = "archive-completed", Where.DRIVER
 
 
-def stops_drivers(environ: Mapping[str, str]) -> bool:
-    """Whether a driver is to stop at a point: then it must be one that does no other job."""
-    if FOLDER not in environ:
-        return False
-    armed = {file.name for file in Path(environ[FOLDER]).glob("*")}
-    return any(point.value in armed for point in Point if point.where is not Where.TASK)
-
-
 def reach(point: Point) -> None:
-    """Dies or waits here if a test asks for it."""
-    folder = os.environ.get(FOLDER)
-    if folder is not None:
-        _meet(Path(folder) / point.value)
-
-
-def _meet(armed: Path) -> None:
-    held = armed.with_name(f"{armed.name}.{os.getpid()}")
-    try:
-        armed.rename(held)  # only one process succeeds
-        command = held.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return
-    if command == "die":
-        held.unlink()
-        # spark-submit's JVM started this interpreter, and is the driver.
-        os.kill(os.getppid(), signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)
-    while held.exists():
-        time.sleep(_POLL_SECONDS)
+    """Announces the point to audit hooks, as the event `airflow_provider_slshudi.point`."""
+    sys.audit("airflow_provider_slshudi.point", point.value)

@@ -25,11 +25,12 @@ from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import LIVE, State, Transaction
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.spark.resident import IDLE
-from airflow_provider_slshudi.system.points import FOLDER, Point
+from airflow_provider_slshudi.system.points import Point
 from airflow_provider_slshudi.system.processes import adopt_orphans
 from tests.airflows import SupervisedAirflow
 from tests.local.sdk import by_ip
 from tests.machine import arguments_of, environment, event, write_pipeline
+from tests.points import armed_in
 from tests.residents import apart
 from tests.waiting import until
 
@@ -107,7 +108,7 @@ def place(home: Path, deferrable: bool, schedule: str = "10s") -> Iterator[Place
         client = by_ip(server.connection())
         client.create_project("ads", "tests")
         client.create_logstore("ads", "events", ttl=7, shard_count=2)
-        variables = environment(pipelines, database, server) | PATIENT | {FOLDER: str(home / "points"), IDLE: "60"}
+        variables = environment(pipelines, database, server) | PATIENT | armed_in(home / "points") | {IDLE: "60"}
         with apart(), SupervisedAirflow(home / "airflow", dags, variables, triggerer=deferrable) as airflow:
             airflow.wait_for_dag(TAIL)
             yield Place(home, airflow, client, Ledger(engine))

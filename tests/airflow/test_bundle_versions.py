@@ -13,12 +13,13 @@ from hudi import HudiTableBuilder
 
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.spark.resident import IDLE
-from airflow_provider_slshudi.system.points import FOLDER, Point
+from airflow_provider_slshudi.system.points import Point
 from tests.airflow.gitbundle import git
 from tests.airflows import SupervisedAirflow
 from tests.crash.held import Holds
 from tests.local.sdk import by_ip
 from tests.machine import ROOT, environment, event, write_pipeline
+from tests.points import armed_in
 from tests.residents import apart
 from tests.waiting import until
 
@@ -75,8 +76,7 @@ def test_a_run_goes_on_with_the_pipeline_that_it_began_with(tmp_path: Path) -> N
         told = environment(None, tmp_path / "ledger.db", server) | {
             "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
             "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_STORAGE_PATH": str(tmp_path / "bundles"),
-            "PYTHONPATH": str(ROOT),
-            FOLDER: str(holds.folder),
+            **armed_in(holds.folder, ROOT),
             IDLE: "60",
         }
         with apart(), SupervisedAirflow(tmp_path / "airflow", tmp_path / "no-dags", told) as airflow:

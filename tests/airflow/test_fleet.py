@@ -26,12 +26,13 @@ from airflow_provider_slshudi.ledger.records import State
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.operators.fleet import SlsHudiLookOperator
 from airflow_provider_slshudi.spark.resident import IDLE
-from airflow_provider_slshudi.system.points import FOLDER, Point
+from airflow_provider_slshudi.system.points import Point
 from tests.airflows import SupervisedAirflow
 from tests.crash.held import Holds
 from tests.deadmount import DEVICE, dead_mount
 from tests.local.sdk import by_ip
 from tests.machine import connection, environment, event, write_pipeline
+from tests.points import armed_in
 from tests.residents import apart
 from tests.waiting import until
 
@@ -164,7 +165,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             client.create_logstore(PROJECT, f"logs-of-{name}", ttl=7, shard_count=2)
             source = {"connection": "sls_default", "project": PROJECT, "logstore": f"logs-of-{name}", "start": "begin"}
             write_pipeline(dags / "pipelines" / f"{name}.yaml", home / "lake" / name, name=name, source=source)
-        variables = {**environment(None, home / "ledger.db", server), IDLE: "60", FOLDER: str(holds.folder)}
+        variables = {**environment(None, home / "ledger.db", server), IDLE: "60", **armed_in(holds.folder)}
         sls = server.connection()
         variables["AIRFLOW_CONN_SLS_OTHER"] = connection(
             "sls", host=sls.endpoint, login=sls.access_key_id, password="another"

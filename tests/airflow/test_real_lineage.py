@@ -18,11 +18,12 @@ from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import State, Transaction
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.spark.resident import IDLE
-from airflow_provider_slshudi.system.points import FOLDER, Point
+from airflow_provider_slshudi.system.points import Point
 from tests.airflows import SupervisedAirflow
 from tests.crash.held import Holds, kill
 from tests.local.sdk import by_ip
 from tests.machine import ROOT, environment, event, write_pipeline
+from tests.points import armed_in
 from tests.residents import apart
 from tests.waiting import until
 
@@ -79,7 +80,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         holds = Holds(home / "points")
         transport = json.dumps({"type": "file", "log_file_path": str(sent), "append": True})
         variables = environment(pipelines, ledger, server) | {
-            FOLDER: str(holds.folder),
+            **armed_in(holds.folder),
             IDLE: "60",
             "AIRFLOW__OPENLINEAGE__TRANSPORT": transport,
             # For events of whole runs the provider forks the scheduler, which SQLite below Airflow does not bear.

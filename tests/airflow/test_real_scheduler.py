@@ -29,13 +29,14 @@ from airflow_provider_slshudi.operators.events import extra_of
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from airflow_provider_slshudi.spark.resident import IDLE
-from airflow_provider_slshudi.system.points import FOLDER, Point
+from airflow_provider_slshudi.system.points import Point
 from airflow_provider_slshudi.transaction import plan, steps
 from airflow_provider_slshudi.transaction.context import Run, Work, run_of
 from tests.airflows import SupervisedAirflow
 from tests.crash.held import Holds, kill
 from tests.local.sdk import by_ip
 from tests.machine import ROOT, all_cursors, arguments_of, environment, event, write_pipeline
+from tests.points import armed_in
 from tests.residents import apart
 from tests.waiting import Seen, until
 
@@ -303,7 +304,7 @@ def test_a_killed_scheduler_is_started_anew_and_what_it_left_ends_with_all_else(
     airflow = place.airflow
     assert airflow.revive() == [], "nothing has ended yet"
     # What is started from now on stops where the next test says, and starts no process that stays.
-    airflow.environment |= {FOLDER: str(place.holds.folder), IDLE: "0"}
+    airflow.environment |= {**armed_in(place.holds.folder), IDLE: "0"}
     scheduler = psutil.Process(airflow.pids["scheduler"])
     place.left = scheduler.children()
     assert place.left, "the executor's workers"

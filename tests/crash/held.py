@@ -18,8 +18,9 @@ import psutil
 
 from airflow_provider_slshudi.spark.driver import resident_driver
 from airflow_provider_slshudi.spark.launch import APPLICATION
-from airflow_provider_slshudi.system.points import FOLDER, Point
+from airflow_provider_slshudi.system.points import Point
 from tests.crash.cases import Victim
+from tests.points import RESIDENT, armed_in
 from tests.residents import drivers
 from tests.waiting import LONGEST_SECONDS
 
@@ -142,11 +143,12 @@ class HeldStep(Child):
     """A step in a process of its own: `tests.crash.step`."""
 
     def __init__(self, setup: Mapping[str, Any], holds: Holds, secrets: Mapping[str, str], log: Path) -> None:
-        variables = {**os.environ, **secrets, FOLDER: str(holds.folder)}
+        variables = {**os.environ, **secrets, **armed_in(holds.folder)}
         # Resident processes of its own, in a folder short enough for a socket's name.
         self._residents = Path(tempfile.mkdtemp(prefix="sls-", dir="/tmp")) if setup.get("resident") else None
         if self._residents is not None:
-            variables["TMPDIR"] = str(self._residents)
+            # Elsewhere a driver that is to be held is one of its own; here it is the first job of one that stays.
+            variables |= {"TMPDIR": str(self._residents), RESIDENT: "1"}
         super().__init__([sys.executable, "-m", "tests.crash.step", json.dumps(dict(setup))], variables, log)
 
     def residents(self) -> list[psutil.Process]:

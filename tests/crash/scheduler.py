@@ -10,7 +10,6 @@ from types import TracebackType
 import psutil
 import yaml
 
-from airflow_provider_slshudi.system.points import FOLDER
 from tests.airflows import SupervisedAirflow
 from tests.crash import mirrored
 from tests.crash.cases import Case, Step
@@ -18,6 +17,7 @@ from tests.crash.counts import faults
 from tests.crash.held import Holds, NotAsPlanned, is_over, kill
 from tests.crash.world import Line, World
 from tests.machine import connection
+from tests.points import armed_in
 from tests.readers.mirrors import CATALOG
 
 HOLD_SECONDS = 8.0
@@ -121,7 +121,7 @@ class Place:
         keys = {"host": server.endpoint, "login": server.access_key_id, "password": server.access_key_secret.reveal()}
         environment = {
             **_HASTY,
-            FOLDER: str(holds.folder),
+            **armed_in(holds.folder),
             "AIRFLOW__SLSHUDI__PIPELINES_FOLDER": str(pipelines),
             "AIRFLOW_CONN_SLSHUDI_LEDGER": connection(
                 "slshudi_ledger", schema=str(line.folder / "ledger.db"), extra={"dialect": "sqlite"}

@@ -33,9 +33,6 @@ def main(setup: dict[str, Any]) -> None:
             if hasattr(module, name):
                 setattr(module, name, value)
     resident = setup.get("resident", False)
-    if resident:
-        # Elsewhere a driver that is to be held is one of its own; here it is the first job of one that stays.
-        setattr(launch, "stops_drivers", lambda variables: False)  # noqa: B010
     pipeline = Pipeline.model_validate(setup["pipeline"])
     source = pipeline.source
     working = context.Work(

@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 
 from airflow_provider_slshudi.spark.runtime import cache_dir
-from airflow_provider_slshudi.system.points import FOLDER
 from tests.hosts.relay import LISTENS
+from tests.points import armed_in
 from tests.waiting import until
 from tests.worlds.host import ROOT, Steps, clock_library
 
@@ -67,7 +67,7 @@ class Machine:
             "HOME": str(self.folder / "home"),
             "TMPDIR": str(temporary or self.folder / "tmp"),
             "SLSHUDI_CACHE": str(cache_dir()),
-            **({FOLDER: str(points)} if points else {}),
+            **(armed_in(points) if points else {}),
             **secrets,
         }
         if ahead:

@@ -29,10 +29,11 @@ from airflow_provider_slshudi.repair import rebuild
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.driver import append, key_access, reading, verbs
 from airflow_provider_slshudi.storage.files import Storage
-from airflow_provider_slshudi.system import points
+from airflow_provider_slshudi.system.points import Point
 from airflow_provider_slshudi.transaction import context, dangling, plan, settle, steps
 from airflow_provider_slshudi.transaction.context import Run, Work
 from airflow_provider_slshudi.transaction.decisions import Decision
+from tests import points
 from tests.model.actors import Actor, Actors, Killed
 from tests.model.service import BYTES_PER_GROUP, ModelReader, ModelService, in_turn, whole
 from tests.model.store import ModelStore
@@ -40,7 +41,7 @@ from tests.model.table import ModelTable
 from tests.pipelines import ad_events
 
 PIPELINE = "ad_events"
-_HALF = {points.Point.RECORD_HALF.value, points.Point.COMMIT_HALF.value}
+_HALF = {Point.RECORD_HALF.value, Point.COMMIT_HALF.value}
 _EPOCH = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
@@ -328,7 +329,7 @@ class World:
 
     def _patch(self, patch: pytest.MonkeyPatch) -> None:
         patch.setenv(points.FOLDER, "model")
-        patch.setattr(points, "_meet", lambda armed: self.actors.stop(armed.name))
+        patch.setattr(points, "meet", lambda armed: self.actors.stop(armed.name))
         for module in (ledger_engine, context):
             patch.setattr(module, "datetime", self.clock)
         patch.setattr(lease, "time", self.clock)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import airflow_provider_slshudi
-from airflow_provider_slshudi.system.points import FOLDER, Point, Where, reach
+from airflow_provider_slshudi.system.points import Point, Where, reach
+from tests.points import FOLDER, armed_in
 from tests.waiting import LONGEST_SECONDS, until
 
 PACKAGE = Path(airflow_provider_slshudi.__file__).parent
@@ -40,7 +41,7 @@ def test_nothing_happens_without_the_variable_nor_at_a_point_that_is_not_armed(
 def test_one_process_is_held_until_its_file_is_gone_and_others_pass(tmp_path: Path) -> None:
     armed = tmp_path / Point.PLAN_BEGUN.value
     armed.write_text("hold")
-    environment = {**os.environ, FOLDER: str(tmp_path)}
+    environment = {**os.environ, **armed_in(tmp_path)}
     command = [sys.executable, "-c", REACH]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as held:
         claimed = armed.with_name(f"{armed.name}.{held.pid}")

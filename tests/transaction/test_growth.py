@@ -19,6 +19,8 @@ from sqlalchemy import Engine, event
 from airflow_provider_slshudi.exceptions import DataExpired, ManifestError, PipelineConflict
 from airflow_provider_slshudi.handover import batch_files
 from airflow_provider_slshudi.handover.batch_files import BatchOrder, Claim
+from airflow_provider_slshudi.handover.job_order import Verb
+from airflow_provider_slshudi.handover.messages import Job, encode
 from airflow_provider_slshudi.hudi.instant_metadata import PIPELINE_KEY, RANGES_KEY, TRANSACTION_KEY
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import RangeTotals, Transaction
@@ -211,7 +213,7 @@ def test_the_commit_of_the_largest_batch_is_a_few_kilobytes(work_on: Callable[[L
     )
     order = _commit_order(work, replace(prepared, order_digest=digest))
     claim = Claim(work.storage, prepared.id, instant, 1)
-    assert len(order.to_json()) < 4_096
+    assert len(encode(Job(Verb.COMMIT, order))) < 4_096
     extra: Mapping[str, str] = claim.read_extra(order.extra)
     assert extra[TRANSACTION_KEY] == prepared.id
     assert len(json.loads(extra[RANGES_KEY])) == MOST_RANGES

@@ -12,7 +12,7 @@ import pytest
 from airflow.providers.apache.spark.hooks import spark_submit
 
 from airflow_provider_slshudi.exceptions import JobFailed
-from airflow_provider_slshudi.handover.cluster import FILE
+from airflow_provider_slshudi.handover.messages import FILE
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.ledger.records import State
 from airflow_provider_slshudi.spark import python_archive
@@ -92,7 +92,7 @@ def test_a_batch_by_executors_in_pods_and_a_driver_here_or_in_one(
     for driver in drivers:
         assert driver["spec"]["restartPolicy"] == "Never"
         container = driver["spec"]["containers"][0]
-        assert container["args"][-2:] == ["append", FILE]
+        assert container["args"][-1] == FILE
         variables = {item["name"]: item.get("value") for item in container["env"]}
         assert variables["PYTHONPATH"] == python_archive.FOLDER and variables[python_archive.EXPECTED]
         (file,) = uploads.rglob(FILE)

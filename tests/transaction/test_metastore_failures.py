@@ -29,13 +29,14 @@ from airflow_provider_slshudi.ledger.models import leases, metadata
 from airflow_provider_slshudi.ledger.records import State, Transaction
 from airflow_provider_slshudi.repair.rebuild import rebuild
 from airflow_provider_slshudi.services.verification import verify
-from airflow_provider_slshudi.system.points import FOLDER, Point
+from airflow_provider_slshudi.system.points import Point
 from airflow_provider_slshudi.system.processes import this_process
 from airflow_provider_slshudi.transaction import plan, steps
 from airflow_provider_slshudi.transaction.context import Work
 from airflow_provider_slshudi.transaction.decisions import Decision
 from airflow_provider_slshudi.transaction.settle import settle
 from tests.databases import PostgresServer, postgres_server
+from tests.points import FOLDER
 from tests.scenarios import Scenario
 from tests.transaction.checks import NAME, assert_exact, phase
 from tests.wire import Fault, Wire, wire_to

@@ -19,7 +19,7 @@ from airflow_provider_slshudi.ledger.records import State
 from airflow_provider_slshudi.repair.abandon import abandon
 from airflow_provider_slshudi.services.maintenance import archive
 from airflow_provider_slshudi.services.metadata import check_metadata, rebuild_metadata
-from airflow_provider_slshudi.spark.driver.__main__ import reason
+from airflow_provider_slshudi.spark.driver.channel import failure
 from airflow_provider_slshudi.storage.files import Storage
 from airflow_provider_slshudi.transaction import steps
 from airflow_provider_slshudi.transaction.settle import settle
@@ -159,7 +159,7 @@ def test_a_cut_list_of_an_archive_is_named_with_what_makes_it_anew(scenario: Mak
     os.truncate(lists[-1], 10)
     with pytest.raises(TimelineUnreadable, match=rf"{METADATA_FOLDER}/{HISTORY}/manifest_\d+, .* cut off") as cut:
         archive(pipeline.by("archive"))
-    assert "slshudi table rebuild-metadata" in reason(cut.value)
+    assert "slshudi table rebuild-metadata" in failure(cut.value).text
     rebuild_metadata(pipeline.by("rebuild"))
     archive(pipeline.by("archive"))
     assert_exact(pipeline, logs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,26 +14,28 @@ import pytest
 
 from airflow_provider_slshudi.exceptions import JobFailed
 from airflow_provider_slshudi.handover.job_order import Verb
+from airflow_provider_slshudi.handover.messages import Job, encode
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.ledger.records import State
 from airflow_provider_slshudi.services.verification import verify
 from airflow_provider_slshudi.spark import packages
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
-from airflow_provider_slshudi.system.points import FOLDER, Point
+from airflow_provider_slshudi.system.points import Point
 from tests.crash.held import Holds
 from tests.hadoop import Hadoop, hadoop
 from tests.machine import connection
+from tests.points import FOLDER, SITE
 from tests.scenarios import Scenario
 from tests.services import BRIEF, telling
 from tests.waiting import until
 
 pytestmark = pytest.mark.long
 _APPEND = """
-import os, sys
+import sys
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
-from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
-secrets = {name: value for name, value in os.environ.items() if name.startswith("SLSHUDI_SLS_")}
-SparkLauncher("spark_default").run(Verb.APPEND, JobOrder.from_json(sys.stdin.read()), secrets)
+from airflow_provider_slshudi.handover.messages import decode
+job = decode(sys.stdin.read())
+SparkLauncher("spark_default").run(job.verb, job.order, job.secrets)
 """
 """A task's process that only appends."""
 IN_CONTAINERS = {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": BRIEF}
@@ -100,7 +101,8 @@ def test_a_driver_in_cluster_mode_ends_with_the_task_and_the_next_run_brings_eve
 ) -> None:
     caplog.set_level(logging.INFO)
     holds = Holds(tmp_path / "points")
-    yarn["conf"] |= {**IN_CONTAINERS, f"spark.yarn.appMasterEnv.{FOLDER}": str(holds.folder)}
+    variables = {FOLDER: str(holds.folder), "PYTHONPATH": str(SITE)}
+    yarn["conf"] |= IN_CONTAINERS | {f"spark.yarn.appMasterEnv.{name}": value for name, value in variables.items()}
     made = scenario(shards=4, location=f"{cluster.files}/lake/clustered", launcher=clusters, spark=yarn)
     made.put(400)
     opened = made.open(made.by("run-1"))
@@ -111,9 +113,11 @@ def test_a_driver_in_cluster_mode_ends_with_the_task_and_the_next_run_brings_eve
         digest=made.work.ledger.get(opened.id).order_digest or "",
     )
     holds.arm(Point.APPEND_INFLIGHT)
-    variables = {**os.environ, **made.work.connect().connection.to_env()}
-    with order.as_input() as given:
-        task = subprocess.Popen([sys.executable, "-c", _APPEND], stdin=given, env=variables)
+    job = encode(Job(Verb.APPEND, order, made.work.connect().connection.to_env()))
+    task = subprocess.Popen([sys.executable, "-c", _APPEND], stdin=subprocess.PIPE)
+    assert task.stdin is not None
+    task.stdin.write(job.encode())
+    task.stdin.close()
     try:
         driver = holds.wait(Point.APPEND_INFLIGHT, task)
         assert psutil.pid_exists(driver)

@@ -16,8 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.points import SITE
 from tests.worlds.draw import draw
-from tests.worlds.host import ROOT, SITE
+from tests.worlds.host import ROOT
 from tests.worlds.planted import PLANTED, environment_of
 
 

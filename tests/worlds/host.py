@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_slshudi.spark.runtime import cache_dir
-from airflow_provider_slshudi.system.points import FOLDER
 from tests.crash.held import Child
+from tests.points import FOLDER, armed_in
 from tests.worlds.draw import Host
 
 ROOT = Path(__file__).parents[2]
-SITE = Path(__file__).with_name("site")
 WORLD = "WORLDS_ID"
 """The variable by which a world's processes are known, those that got away from it included."""
 PYTHONS = "WORLDS_PYTHONS"
@@ -164,9 +163,8 @@ def _environment(host: Host, folder: Path, place: Path) -> dict[str, str]:
         "TMPDIR": str(temporary),
         "SLSHUDI_CACHE": str(cache_dir()),
         "SLSHUDI_RESIDENT_SECONDS": IDLE_SECONDS,
-        "PYTHONPATH": os.pathsep.join([str(SITE), str(place)]),
         "WORLDS_SLEPT": str(folder / "slept"),
-        FOLDER: str(folder / "points"),
+        **armed_in(folder / "points", place),
         WORLD: str(folder),
     }
     if host.resident:

@@ -1,6 +1,6 @@
 """Bugs that are planted to see that worlds find them: what a point's mending put right, the other way round.
 
-A bug is replacements in modules of the package, which `site/sitecustomize.py` carries out in every process of a world;
+A bug is replacements in modules of the package; `tests/site/sitecustomize.py` makes them in every process of a world;
 none of them is in the package. A name that is not there any more is an error, not a bug that is never found.
 """
 

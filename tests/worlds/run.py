@@ -17,7 +17,7 @@ from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import BatchUnderWay
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.records import State
-from airflow_provider_slshudi.spark.driver.__main__ import reason
+from airflow_provider_slshudi.spark.driver.channel import failure
 from airflow_provider_slshudi.system.points import Point
 from airflow_provider_slshudi.transaction import plan
 from airflow_provider_slshudi.transaction.settle import settle
@@ -445,21 +445,23 @@ class World:
             return Told()
         return self.note(command, self.steps([command], run, Told(transaction=str(told.ids.get("transaction") or ""))))
 
-    def served(self, run: str) -> None:
-        """The service's next run, which ends what is left of the one before, once its times have come.
+    def served(self, run: str, service: Step | None = None) -> None:
+        """The next run of a service, the drawn one unless named, which ends what is left of the one before, once its
+        times have come.
 
         Raises:
             Jammed: it does not.
         """
-        told = self.note("next", self.at(HOME, [self.drawn.act.value], run))
+        service = service or self.drawn.act
+        told = self.note("next", self.at(HOME, [service.value], run))
         if not told.ok:
             command = command_for(told)
             if callable(command):
                 command = command(self.line) or AGAIN
             self._obey(command, told, f"{run}-c")
-            told = self.note("next", self.at(HOME, [self.drawn.act.value], f"{run}-later"))
+            told = self.note("next", self.at(HOME, [service.value], f"{run}-later"))
         if not told.ok:
-            raise Jammed(f"the next {self.drawn.act.value}: {told}")
+            raise Jammed(f"the next {service.value}: {told}")
 
     def read_all(self, run: str) -> None:
         """Runs until nothing is unread.
@@ -492,4 +494,4 @@ class World:
 def _cause(error: Exception) -> str:
     """What is at the bottom of a Java error, behind what is at its top."""
     causes = [line for line in str(error).splitlines() if line.startswith("Caused by")]
-    return " ".join([reason(error), *causes[-1:]])
+    return " ".join([str(failure(error)), *causes[-1:]])

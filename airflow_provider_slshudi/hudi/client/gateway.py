@@ -111,8 +111,3 @@ def _forget_sources(jvm: Any, hadoop_conf: Any) -> None:
         # It is made with the first setting.
         if (sources := field.get(hadoop_conf)) is not None:
             sources.clear()
-
-
-def standard_input() -> str:
-    """The standard input of spark-submit, which is the JVM's and not this interpreter's."""
-    return bytes(getattr(driver_jvm().java.lang.System, "in").readAllBytes()).decode()

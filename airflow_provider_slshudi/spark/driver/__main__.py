@@ -1,30 +1,25 @@
-"""The application of spark-submit: `VERB`, and an order on standard input (`handover.job_order`). Results are
-files of `handover`.
+"""The application of spark-submit. Its argument is the socket at which the job's task gives it its work.
 
-In cluster mode it is `VERB FILE`; the file says whom to ask for the order (`spark.driver.remote`).
+In cluster mode it is a file that says where the task is asked (`spark.driver.remote`). Results are files of `handover`.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow_provider_slshudi.exceptions import SlsHudiError
-from airflow_provider_slshudi.handover.job_order import CPU, PAGE, REASON, JobOrder, Verb
-from airflow_provider_slshudi.hudi.client.gateway import Gateway, driver_jvm, standard_input
-from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER
+from airflow_provider_slshudi.handover.job_order import Verb
+from airflow_provider_slshudi.handover.messages import Page
+from airflow_provider_slshudi.hudi.client.gateway import Gateway, driver_jvm
 from airflow_provider_slshudi.spark import python_archive
 from airflow_provider_slshudi.spark.driver import verbs
+from airflow_provider_slshudi.spark.driver.channel import Channel, SocketChannel
 from airflow_provider_slshudi.spark.driver.daemon import without_pandas
 from airflow_provider_slshudi.spark.runtime import leave, quiet, require_world
-from airflow_provider_slshudi.storage import owners
-from airflow_provider_slshudi.storage.files import denied
 from airflow_provider_slshudi.system.processes import end_with_parent
 
 if TYPE_CHECKING:
@@ -32,37 +27,32 @@ if TYPE_CHECKING:
 
     from airflow_provider_slshudi.spark.driver.key_access import Keys
 
-_FULL = "No space left on device"
-_OWN = re.compile(r"airflow_provider_slshudi\.exceptions\.(\w+: .+)")
-
 
 def main(arguments: list[str]) -> None:
-    """Runs one verb and ends the driver."""
+    """Carries out one job's work and ends the driver."""
     # The JVM that started this interpreter ends with the task; a stopped interpreter would not notice.
     end_with_parent()
     without_pandas()
-    verb = Verb(arguments[0])
-    if len(arguments) > 1:
-        return afar(verb, Path(arguments[1]))
-    order = JobOrder.from_json(standard_input())
-    if verb.is_distributed:
-        from airflow_provider_slshudi.spark.driver.key_access import served
+    place = Path(arguments[0])
+    if not place.is_socket():
+        return afar(place)
+    from airflow_provider_slshudi.spark.driver.key_access import served
 
-        gateway = distributed(verb, order, served(os.environ))
-    elif verb is Verb.OPEN:
-        gateway = Gateway.without_context()
-        require_world(gateway.jvm)
-        verbs.CONTROL[verb](gateway, order)
-    else:
-        with control_context() as spark:
-            gateway = Gateway.of(spark)
-            verbs.CONTROL[verb](gateway, order)
-    show_cpu(gateway.cpu_seconds())
-    leave(gateway.jvm)
+    channel = SocketChannel.of(place)
+    gateways = list[Gateway]()
+
+    def act() -> float | None:
+        gateways.append(carry_out(channel, served(channel.job.secrets)))
+        return gateways[0].cpu_seconds()
+
+    if channel.carry_out(act) is not None:
+        # Otherwise the JVM's own last words would come after these.
+        sys.exit(1)
+    leave(gateways[0].jvm)
 
 
-def afar(verb: Verb, file: Path) -> None:
-    """Runs a verb where a cluster's manager put this driver, for the task that the file names.
+def afar(file: Path) -> None:
+    """Carries out a job's work where a cluster's manager put this driver, for the task that the file names.
 
     Its JVM belongs to the manager, which takes one that is made to exit for a failed one.
     """
@@ -71,54 +61,58 @@ def afar(verb: Verb, file: Path) -> None:
     from airflow_provider_slshudi.spark.driver.remote import Remote
 
     remote = Remote(file)
-    done = False
-    try:
+
+    def act() -> float | None:
         remote.start(driver_jvm())
         python_archive.require_fit(os.environ, __version__)
-        gateway = distributed(verb, remote.order, lambda *_: nullcontext(remote.keys))
-        show_cpu(gateway.cpu_seconds())
-        done = True
-    except Exception as error:
-        print(last_words(error), flush=True)
+        return carry_out(remote, lambda *_: nullcontext(remote.keys)).cpu_seconds()
+
+    error = remote.carry_out(act)
+    remote.close()
+    if error is not None:
         sys.exit(1)
-    finally:
-        remote.close(done)
 
 
-def distributed(verb: Verb, order: JobOrder, keys: Keys) -> Gateway:
-    """Runs a verb whose work a cluster's executors do; returns the way to its JVM."""
+def carry_out(channel: Channel, keys: Keys) -> Gateway:
+    """Does the work in a Spark of its own; returns the way to its JVM."""
+    verb, order = channel.job.verb, channel.job.order
+    if verb.is_distributed:
+        return _distributed(channel, keys)
+    if verb is Verb.OPEN:
+        gateway = Gateway.without_context()
+        require_world(gateway.jvm)
+        verbs.CONTROL[verb](gateway, order)
+        return gateway
+    with control_context() as spark:
+        gateway = Gateway.of(spark)
+        verbs.CONTROL[verb](gateway, order)
+        return gateway
+
+
+def _distributed(channel: Channel, keys: Keys) -> Gateway:
+    """Does work of a cluster's executors."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    verb, order = channel.job.verb, channel.job.order
     if verb is Verb.APPEND:
         with SparkContext.getOrCreate() as spark:
-            gateway = _prepared(spark)
+            gateway = _prepared(spark, channel)
             verbs.append(spark, order, keys)
         return gateway
     session = SparkSession.builder.getOrCreate()
-    gateway = _prepared(session.sparkContext)
+    gateway = _prepared(session.sparkContext, channel)
     verbs.SESSION[verb](session, order, keys)
     session.stop()
     return gateway
 
 
-def _prepared(spark: SparkContext) -> Gateway:
+def _prepared(spark: SparkContext, channel: Channel) -> Gateway:
     gateway = Gateway.of(spark)
     require_world(gateway.jvm)
-    show_page(spark)
-    return gateway
-
-
-def show_cpu(seconds: float | None) -> None:
-    """Prints what the driver took, if the system tells."""
-    if seconds is not None:
-        print(f"{CPU}{seconds:.3f}", flush=True)
-
-
-def show_page(spark: SparkContext) -> None:
-    """Prints the address of the driver's web page, if it has one."""
     if spark.uiWebUrl:
-        print(f"{PAGE}{spark.uiWebUrl}", flush=True)
+        channel.tell(Page(spark.uiWebUrl))
+    return gateway
 
 
 @contextmanager
@@ -134,43 +128,5 @@ def control_context() -> Iterator[SparkContext]:
         yield spark
 
 
-def reason(error: BaseException) -> str:
-    """The package's own error out of Spark's text, else the error itself; one line.
-
-    If the system refused Java a file, the text names the file's owner. If a file of the metadata table is named, the
-    text says what makes that table anew.
-    """
-    own_errors = _OWN.findall(str(error))
-    text = str(own_errors[-1]) if own_errors else f"{type(error).__name__}: {error}"
-    if not own_errors and (unfit := python_archive.lacking(text)):
-        text = f"{type(unfit).__name__}: {unfit}"
-    path = None if own_errors or isinstance(error, SlsHudiError) else owners.refused_in_java(text)
-    if path is not None:
-        refusal = denied("Hudi", path)
-        text = f"{type(refusal).__name__}: {refusal}"
-    line = " ".join(text.split())[:2000]
-    if own_errors or f"/{METADATA_FOLDER}/" not in line or _FULL in line:
-        return line
-    return (
-        f"{line[:1800]} ... If it stays so, run `slshudi table rebuild-metadata`, which makes the metadata table anew"
-    )
-
-
-def is_own(error: BaseException) -> bool:
-    """Whether an error is one of the package's, raised here or by a task."""
-    return isinstance(error, SlsHudiError) or bool(_OWN.search(str(error)))
-
-
-def last_words(error: BaseException) -> str:
-    """The text that a failed job prints: its reason, after the trace if the error is not the package's own."""
-    trace = "" if is_own(error) else "".join(traceback.format_exception(error))
-    return f"{trace}{REASON}{reason(error)}"
-
-
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except Exception as error:
-        print(last_words(error), flush=True)
-        # Otherwise the JVM's own last words would come after these.
-        sys.exit(1)
+    main(sys.argv[1:])

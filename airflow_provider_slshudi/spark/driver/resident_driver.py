@@ -3,7 +3,7 @@
 It serves one request at a time. It ends after IDLE_SECONDS without a request that it accepted, after many requests,
 after one that failed with an error that is not the package's own, or after an append that failed. While a request runs,
 a thread watches its client and its deadline. If the client is gone or the deadline has passed, it kills the whole
-process group, with the JVM and its work, so that no job goes on behind the back of the run that decides next.
+process group, with the JVM and its job, so that no job goes on behind the back of the run that decides next.
 """
 
 from __future__ import annotations
@@ -18,26 +18,19 @@ import threading
 import time
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
+from airflow_provider_slshudi.handover.job_order import Verb
+from airflow_provider_slshudi.handover.messages import Accepted, Ask, Begun, Job, Refused
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.spark.driver import verbs
-from airflow_provider_slshudi.spark.driver.__main__ import control_context, is_own, last_words, show_cpu
+from airflow_provider_slshudi.spark.driver.__main__ import control_context
+from airflow_provider_slshudi.spark.driver.channel import Printed, SocketChannel, is_own
 from airflow_provider_slshudi.spark.driver.daemon import without_pandas
 from airflow_provider_slshudi.spark.driver.key_access import served
-from airflow_provider_slshudi.spark.driver.remote import Printed
-from airflow_provider_slshudi.spark.resident import (
-    BEGUN,
-    GO,
-    HANDSHAKE_SECONDS,
-    READY,
-    Outcome,
-    receive,
-    same_user,
-    send,
-)
+from airflow_provider_slshudi.spark.resident import HANDSHAKE_SECONDS, READY
 from airflow_provider_slshudi.spark.runtime import leave
+from airflow_provider_slshudi.spark.session import receive, same_user, send
 from airflow_provider_slshudi.system.processes import clock
 
 if TYPE_CHECKING:
@@ -54,7 +47,7 @@ class Server:
     def __init__(self, spark: SparkContext, identity: str) -> None:
         self._spark, self._gateway, self._identity = spark, Gateway.of(spark), identity
         self._jvm = os.getppid()
-        self._told = 0.0
+        self._taken = 0.0
 
     def serve(self, listener: socket.socket, idle: float) -> None:
         """Serves until it was idle for `idle` seconds, or should not go on."""
@@ -81,88 +74,58 @@ class Server:
             accepted = self._accepted(connection, requests)
             if accepted is None:
                 return None
-            request, secrets = accepted
+            job, deadline = accepted
             over = threading.Event()
-            watched = connection.dup(), float(request["deadline"]), over
-            threading.Thread(target=_watch, args=watched, daemon=True).start()
+            threading.Thread(target=_watch, args=(connection.dup(), deadline, over), daemon=True).start()
             # A client that stands still holds its job up until the deadline, and no part of a line is left out.
-            connection.settimeout(max(float(request["deadline"]) - clock(), HANDSHAKE_SECONDS))
-            lines, fit = _Lines(connection), True
-            try:
-                with redirect_stdout(lines), redirect_stderr(lines):
-                    self._run(Verb(request["verb"]), JobOrder(**request["order"]), float(request["deadline"]), secrets)
-                outcome = Outcome.DONE
-            except Exception as error:
-                outcome, fit = Outcome.FAILED, is_own(error)
-                print(last_words(error), file=lines)
-            ends = outcome is Outcome.FAILED and request["verb"] == Verb.APPEND.value
-            if not ends:
-                over.set()
-            connection.settimeout(HANDSHAKE_SECONDS)
-            with redirect_stdout(lines):
-                show_cpu(self._spent())
-            try:
-                send(connection, {"outcome": outcome.value, "ends": ends})
-            except OSError:
-                lines.whole = False
-            if ends:
+            connection.settimeout(max(deadline - clock(), HANDSHAKE_SECONDS))
+            channel = SocketChannel(connection, job)
+            printed = Printed(channel)
+            with redirect_stdout(printed), redirect_stderr(printed):
+                error = channel.carry_out(lambda: self._done(job, deadline))
+            if error is not None and job.verb is Verb.APPEND:
                 # Spark lets the other tasks of a failed job go on, and what they write would come after a rollback.
                 os.killpg(os.getpgrp(), signal.SIGKILL)
+            over.set()
+            # The watcher's copy of the connection would keep it open for a moment.
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
             # A client that does not know how its job ended may end this process when it wakes.
-            return fit and lines.whole
+            return channel.whole and (error is None or is_own(error))
 
-    def _spent(self) -> float | None:
-        """CPU seconds since this was asked last: the first request pays for the start, each for the time before it."""
-        taken = self._gateway.cpu_seconds()
-        if taken is None:
-            return None
-        spent, self._told = taken - self._told, taken
-        return spent
-
-    def _accepted(self, connection: socket.socket, requests: io.IOBase) -> tuple[dict[str, Any], dict[str, str]] | None:
-        """The request, once its client has said go, and the secrets that the client then gave."""
+    def _accepted(self, connection: socket.socket, requests: io.IOBase) -> tuple[Job, float] | None:
+        """What a client wants done, and until when, once it knows that this process waits for it."""
         connection.settimeout(HANDSHAKE_SECONDS)
         try:
-            request = receive(requests)
-            if not same_user(connection) or request["identity"] != self._identity:
-                send(connection, {"refused": "it serves another user, version or environment"})
+            ask = receive(requests)
+            if not isinstance(ask, Ask) or not same_user(connection) or ask.identity != self._identity:
+                send(connection, Refused("it serves another user, version or environment"))
                 return None
-            send(connection, {"pid": os.getpid(), "group": os.getpgrp()})
-            if requests.readline() != GO:
+            send(connection, Accepted(os.getpid(), os.getpgrp()))
+            job = receive(requests)
+            if not isinstance(job, Job):
                 return None
-            secrets = receive(requests)
-            send(connection, BEGUN)
-            return request, secrets
-        except (OSError, ValueError, KeyError):
+            send(connection, Begun())
+            return job, ask.deadline
+        except (OSError, ValueError):
             return None
 
-    def _run(self, verb: Verb, order: JobOrder, deadline: float, secrets: dict[str, str]) -> None:
-        def in_time() -> None:
-            if clock() >= deadline:
-                raise TimeoutError(f"the deadline of the {verb.value} has passed, and it has changed nothing")
-
-        in_time()
-        if verb is Verb.APPEND:
-            verbs.append(self._spark, order, served(secrets), self._told)
-        elif verb.is_distributed:
-            raise ValueError(f"a resident process does no {verb.value}")
-        else:
-            verbs.CONTROL[verb](self._gateway, order)
-
-
-class _Lines(Printed):
-    """Sends printed lines to the client; not `whole` once it could not."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection, self.whole = connection, True
-
-    def take(self, line: str) -> None:
+    def _done(self, job: Job, deadline: float) -> float | None:
+        """Does the work; returns the CPU seconds since the work before it: the first pays for the start."""
+        if clock() >= deadline:
+            raise TimeoutError(f"the deadline of the {job.verb.value} has passed, and it has changed nothing")
+        before = self._taken
         try:
-            if self.whole:
-                send(self._connection, {"line": line})
-        except OSError:
-            # The watcher deals with a client that is gone.
-            self.whole = False
+            if job.verb is Verb.APPEND:
+                verbs.append(self._spark, job.order, served(job.secrets), before)
+            elif job.verb.is_distributed:
+                raise ValueError(f"a resident process does no {job.verb.value}")
+            else:
+                verbs.CONTROL[job.verb](self._gateway, job.order)
+        finally:
+            taken = self._gateway.cpu_seconds()
+            self._taken = before if taken is None else taken
+        return None if taken is None else taken - before
 
 
 def _watch(connection: socket.socket, deadline: float, over: threading.Event) -> None:

@@ -8,9 +8,20 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
-from airflow_provider_slshudi.handover.job_order import CPU, PAGE
+from airflow_provider_slshudi.handover.messages import Done, Failed, Line, Page, Spent, Told, encode
 from airflow_provider_slshudi.spark.driver.remote import Remote
+from airflow_provider_slshudi.spark.keyserver import Place
 
+_DENIED = Failed("TableDenied", "it is somebody else's")
+TOLD: dict[str, list[Told]] = {
+    "well": [Line("4 rows in application_2_0002"), Spent(1.5), Done()],
+    "odd bytes": [Done()],
+    "fails": [_DENIED],
+    "fails and is told as well": [_DENIED],
+    "fails after it was done": [Done()],
+    "has a page": [Page("http://node:4040")],
+}
+"""What the driver tells in a case."""
 MANAGER = "INFO Client: Application report for application_1_0001 (state: RUNNING)"
 
 
@@ -22,24 +33,22 @@ def main(case: str, file: Path) -> int:
         return 1
     if case == "does not wait":
         return 0
+    if case == "is of another version":
+        Place.from_json(file.read_text()).ask(encode(Done()).replace('"version": 1', '"version": 2'))
+        return 1
     driver = Remote(file)
     if case.startswith("ends before its driver"):
         if not os.fork():
             _goes_on(driver, dies="and dies" in case)
         return int("with an error" in case)
     driver.start(None)
-    lines = {
-        "well": ["4 rows in application_2_0002", f"{CPU}1.5"],
-        "fails": ["slshudi: TableDenied: it is somebody else's"],
-        "fails and is told as well": ["slshudi: TableDenied: it is somebody else's"],
-        "has a page": [f"{PAGE}http://node:4040"],
-    }
-    print(*lines.get(case, []), sep="\n", flush=True)
+    for message in TOLD.get(case, []):
+        driver.tell(message)
     if case in ("falls silent", "has a page"):
         driver._over.set()
         driver._report()
         time.sleep(600)
-    driver.close(done=case in ("well", "odd bytes", "fails after it was done"))
+    driver.close()
     sys.stdout.flush()
     if case == "odd bytes":
         os.write(1, b"diagnostics: \xb4\xed\n" + f"{MANAGER}\n".encode() * 2000 + b"the last word\n")
@@ -57,8 +66,10 @@ def _goes_on(driver: Remote, dies: bool) -> NoReturn:
     if dies:
         os._exit(1)
     time.sleep(5)
-    print(f"4 rows in application_1_0001\n{CPU}2.5", flush=True)
-    driver.close(done=True)
+    print("4 rows in application_1_0001", flush=True)
+    driver.tell(Spent(2.5))
+    driver.tell(Done())
+    driver.close()
     os._exit(0)
 
 

@@ -23,6 +23,7 @@ from airflow_provider_slshudi.spark import driver_endpoint
 from airflow_provider_slshudi.spark.driver_endpoint import HOST
 from airflow_provider_slshudi.spark.launch import Submission
 from tests.machine import connection
+from tests.pipelines import ad_events
 from tests.waiting import until
 
 Run = Callable[..., float | None]
@@ -40,8 +41,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     def made(case: str, show: Callable[[str], None] | None = None) -> float | None:
         variables = {"PATH": f"{stub.parent}:/usr/bin:/bin", "CASE": case}
         conf = {HOST: "127.0.0.1", "spark.files": "/etc/krb5.conf"}
-        monkeypatch.setattr(spark, "submission", lambda *_, **__: Submission("slshudi append", conf, [], variables))
-        return SparkLauncher("spark_default", show).run(Verb.APPEND, JobOrder({"name": "ad_events"}), {})
+        monkeypatch.setattr(spark, "submission", lambda *_, **__: Submission("slshudi append", conf, variables))
+        return SparkLauncher("spark_default", show).run(Verb.APPEND, JobOrder.of(ad_events(tmp_path)), {})
 
     return made
 
@@ -121,6 +122,11 @@ def test_where_no_driver_comes_the_error_says_where_it_should_have_asked(run: Ru
     ) as failed:
         run("nobody comes")
     assert "finished with failed status" in str(failed.value) and failed.value.error == ""
+
+
+def test_a_driver_of_another_version_is_the_tasks_error(run: Run) -> None:
+    with pytest.raises(JobFailed, match=r"was refused: .*it is of version 2 of these messages"):
+        run("is of another version")
 
 
 @pytest.mark.parametrize(

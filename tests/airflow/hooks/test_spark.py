@@ -17,8 +17,10 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
 from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
+from airflow_provider_slshudi.handover.messages import Job, encode
 from airflow_provider_slshudi.hooks.connections import ConnectionMissing
 from airflow_provider_slshudi.hooks.spark import SparkLauncher, _Hook
+from airflow_provider_slshudi.spark.session import DriverSession
 from tests.machine import connection
 from tests.pipelines import wide
 from tests.waiting import until
@@ -52,6 +54,7 @@ def test_a_job_that_fails_tells_its_last_lines_and_no_secret(
             Verb.APPEND, order_without_batch(tmp_path / "t"), {"SLSHUDI_SLS_ACCESS_KEY_SECRET": SECRET}
         )
     assert failed.value.returncode not in (None, 0) and failed.value.verb == "append"
+    assert failed.value.error == "ManifestError" and failed.value.fields["instant"] == "20260101000000000"
     told = capfd.readouterr()
     assert "slshudi append ad_events" in told.out + told.err, "the command is in the log"
     assert SECRET not in told.out + told.err + str(failed.value)
@@ -72,12 +75,15 @@ def test_a_driver_ends_with_the_process_that_started_it(tmp_path: Path, monkeypa
     monkeypatch.setenv(SPARK, connection("spark", host="local[1]"))
     code = (
         "import sys; from airflow_provider_slshudi.hooks.spark import SparkLauncher; "
-        "from airflow_provider_slshudi.handover.job_order import JobOrder, Verb; "
-        "SparkLauncher('spark_default').run(Verb.APPEND, JobOrder.from_json(sys.stdin.read()), {})"
+        "from airflow_provider_slshudi.handover.messages import decode; job = decode(sys.stdin.readline()); "
+        "SparkLauncher('spark_default').run(job.verb, job.order, {})"
     )
-    with order_without_batch(tmp_path / "t").as_input() as order:
-        nothing = subprocess.DEVNULL
-        worker = subprocess.Popen([sys.executable, "-c", code], stdin=order, stdout=nothing, stderr=nothing)
+    order = encode(Job(Verb.APPEND, order_without_batch(tmp_path / "t")))
+    nothing = subprocess.DEVNULL
+    command = [sys.executable, "-c", code]
+    worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, text=True)
+    assert worker.stdin is not None
+    print(order, file=worker.stdin, flush=True)
     try:
         children = until("spark-submit's JVM and the Python that it starts", lambda: started_by(worker.pid))
     finally:
@@ -123,7 +129,7 @@ def test_a_drivers_pod_is_deleted_in_the_namespace_that_spark_submit_names(monke
     monkeypatch.setitem(sys.modules, "kubernetes", Mock())
     given = connection("spark", host="k8s://https://api", port=6443, extra={"deploy-mode": "cluster"})
     monkeypatch.setenv(SPARK, given)
-    hook = _Hook(lambda page: None)
+    hook = _Hook(DriverSession("a job", Verb.APPEND))
     hook._submit_sp = Mock(**{"poll.return_value": None})
     said = [
         "State changed, new state: ",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import requests
 
 from airflow_provider_slshudi.cli.demo.airflow_process import HOST, LocalAirflow
 from tests.machine import ROOT
+from tests.points import SITE
 from tests.waiting import until
 
 USERS = {"admin": "admin", "reader": "viewer", "onlooker": "viewer", "operator": "user"}
@@ -29,7 +31,7 @@ class ServedAirflow(LocalAirflow):
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{name}:{role}" for name, role in USERS.items()),
             "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([str(SITE), str(ROOT)]),
         }
         super().__init__(directory, dags_folder, {**ours, **environment})
 

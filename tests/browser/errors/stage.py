@@ -20,12 +20,13 @@ from airflow_provider_slshudi.config.load import load_pipeline
 from airflow_provider_slshudi.handover.names import Act
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.sls.service import LogService
-from airflow_provider_slshudi.system.points import FOLDER, Point
+from airflow_provider_slshudi.system.points import Point
 from airflow_provider_slshudi.transaction.context import Run, Work
 from airflow_provider_slshudi.views.advice import advice
 from tests.browser.errors.window import Window
 from tests.browser.errors.world import NEVER, PROJECT, World
 from tests.machine import event, write_pipeline
+from tests.points import FOLDER
 from tests.scenarios import Scenario, SessionLauncher
 from tests.waiting import until
 

@@ -15,8 +15,9 @@ from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.spark.driver import verbs
 from airflow_provider_slshudi.storage.files import Storage
-from airflow_provider_slshudi.system.points import FOLDER, Point
+from airflow_provider_slshudi.system.points import Point
 from tests.hudi.conftest import write_files
+from tests.points import armed_in
 from tests.waiting import until
 
 MARKS = """
@@ -44,7 +45,7 @@ def test_a_writer_that_is_killed_within_a_markers_write_leaves_nothing_but_a_mar
     armed = tmp_path / "points" / Point.APPEND_TASK_MARKING.value
     armed.parent.mkdir()
     armed.write_text("hold")
-    environment = {**os.environ, FOLDER: str(armed.parent)}
+    environment = {**os.environ, **armed_in(armed.parent)}
     with subprocess.Popen([sys.executable, "-c", MARKS, storage.uri, instant], env=environment) as writer:
         until("the writer is held", armed.with_name(f"{armed.name}.{writer.pid}").exists)
         writer.send_signal(signal.SIGKILL)

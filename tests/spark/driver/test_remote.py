@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 from pathlib import Path
@@ -13,8 +15,19 @@ from typing import Any
 import pytest
 
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
-from airflow_provider_slshudi.handover.cluster import FILE, Reply, Report
-from airflow_provider_slshudi.handover.job_order import JobOrder
+from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
+from airflow_provider_slshudi.handover.messages import (
+    FILE,
+    VERSION,
+    Done,
+    Job,
+    Line,
+    Reply,
+    Report,
+    Told,
+    decode,
+    encode,
+)
 from airflow_provider_slshudi.spark import driver_endpoint, keyserver
 from airflow_provider_slshudi.spark.driver import remote
 from airflow_provider_slshudi.spark.driver.remote import Remote
@@ -24,6 +37,7 @@ from airflow_provider_slshudi.system.processes import clock
 from tests.waiting import until
 
 ORDER = JobOrder({"name": "ad_events"}, "t-1", 3, "20260101000000000")
+WORK = Job(Verb.APPEND, ORDER)
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +50,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def task(monkeypatch: pytest.MonkeyPatch) -> Iterator[DriverEndpoint]:
-    made = DriverEndpoint(ORDER, lambda question: b"keys " + question.encode(), {HOST: "127.0.0.1"})
+    made = DriverEndpoint(WORK, lambda question: b"keys " + question.encode(), {HOST: "127.0.0.1"})
     yield made
     made.close()
 
@@ -88,31 +102,37 @@ def test_a_driver_gets_its_order_and_where_its_tasks_ask_and_its_lines_arrive_on
     task: DriverEndpoint, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     driver = Remote(file)
-    assert driver.order == ORDER
+    assert driver.job.order == ORDER and driver.job.verb is Verb.APPEND
     assert driver.keys.ask("who?") == b"keys who?"
     assert not file.exists(), "no executor's Python needs it"
     driver.start(None)
     lines = [f"line {number} \u65e5\U0001f600" * 100 for number in range(100)]
     print("\n".join(lines), end="")
-    heard: list[str] = []
+    heard: list[Told] = []
     until("the first line", lambda: gathered(task, heard) > 1)
-    assert not task.done
-    driver.close(done=True)
-    assert [*heard, *task.drain_reports()][1:] == lines
-    assert task.done and task.lost() == ""
+    assert Done() not in heard
+    driver.tell(Done())
+    driver.close()
+    heard += task.drain_reports()
+    assert sorted(text_of(heard[1:])) == sorted(lines) and Done() in heard
+    assert task.lost() == ""
     assert capsys.readouterr().out.splitlines() == lines, "they are in the container's log, too"
 
 
-def gathered(task: DriverEndpoint, lines: list[str]) -> int:
-    lines += task.drain_reports()
-    return len(lines)
+def gathered(task: DriverEndpoint, heard: list[Told]) -> int:
+    heard += task.drain_reports()
+    return len(heard)
+
+
+def text_of(heard: Iterable[Told]) -> list[str]:
+    return [message.text for message in heard if isinstance(message, Line)]
 
 
 def test_a_report_that_comes_again_is_heard_once(task: DriverEndpoint, file: Path) -> None:
     place = Place.from_json(file.read_text())
     for first, lines in ((0, ["a"]), (1, ["b", "c"]), (1, ["b", "c"]), (1, ["b", "c", "d"])):
-        place.ask(Report("me", "host", first, lines).to_json())
-    assert task.drain_reports() == ["the driver runs on host", "a", "b", "c", "d"]
+        place.ask(encode(Report("me", "host", first, [Line(text) for text in lines])))
+    assert text_of(task.drain_reports()) == ["the driver runs on host", "a", "b", "c", "d"]
 
 
 def test_only_one_driver_gets_the_order(task: DriverEndpoint, file: Path, tmp_path: Path) -> None:
@@ -171,9 +191,10 @@ def test_hiccups_of_any_kind_end_no_driver(
     failing(monkeypatch, [RuntimeError("anything"), ValueError("no JSON"), ConnectionError("cut")])
     driver.start(jvm(ended.append))
     print("said after all")
-    until("the line", lambda: "said after all" in task.drain_reports())
-    driver.close(done=True)
-    assert task.done and ended == []
+    until("the line", lambda: Line("said after all") in task.drain_reports())
+    driver.tell(Done())
+    driver.close()
+    assert task.drain_reports() == [Done()] and ended == []
 
 
 def test_the_last_report_has_the_patience_of_the_others(
@@ -181,8 +202,9 @@ def test_the_last_report_has_the_patience_of_the_others(
 ) -> None:
     driver = Remote(file)
     failing(monkeypatch, [OSError("no route")] * 5)
-    driver.close(done=True)
-    assert task.done
+    driver.tell(Done())
+    driver.close()
+    assert Done() in task.drain_reports() and task.ended_for() >= 0
 
 
 def test_another_that_listens_at_its_port_is_not_the_task(
@@ -216,15 +238,18 @@ def test_a_driver_that_falls_silent_is_lost_and_one_that_never_came_is_not(
     assert task.lost() == "" and task.ended_for() < 0
 
 
-@pytest.mark.parametrize("done", [True, False])
 def test_a_driver_that_has_reported_for_the_last_time_is_not_lost_whatever_comes_late(
-    task: DriverEndpoint, file: Path, done: bool, monkeypatch: pytest.MonkeyPatch
+    task: DriverEndpoint, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver_endpoint, "LOST_SECONDS", 0.0)
     place = Place.from_json(file.read_text())
-    place.ask(Report("me", "host", 0, ["said"], done=done, last=True).to_json())
-    place.ask(Report("me", "host", 0, []).to_json())
-    assert task.done is done and task.lost() == "" and task.ended_for() >= 0
+    place.ask(encode(Report("me", "host", 0, [Line("said")], last=True)))
+    place.ask(encode(Report("me", "host", 0, [])))
+    assert task.lost() == "" and task.ended_for() >= 0
+
+
+def of_version(version: object, **fields: object) -> str:
+    return json.dumps({"version": version, "kind": "report", "driver": "d", "host": "h", **fields})
 
 
 @pytest.mark.parametrize(
@@ -234,9 +259,14 @@ def test_a_driver_that_has_reported_for_the_last_time_is_not_lost_whatever_comes
         "[]",
         "",
         "[" * 100_000,
-        '{"driver": "d", "host": "h", "lines": 3}',
-        '{"driver": "d", "host": "h", "lines": [1]}',
-        '{"driver": "d", "host": "h", "first": "a"}',
+        of_version(VERSION, messages=3),
+        of_version(VERSION, messages=[1]),
+        of_version(VERSION, messages=[{"kind": "job"}]),
+        of_version(VERSION, first="a"),
+        of_version(VERSION, of_another_version=1),
+        of_version(VERSION + 1),
+        of_version(None),
+        encode(Line("no report")),
     ],
 )
 def test_what_is_no_report_is_answered_and_changes_nothing(task: DriverEndpoint, file: Path, text: str) -> None:
@@ -245,14 +275,25 @@ def test_what_is_no_report_is_answered_and_changes_nothing(task: DriverEndpoint,
     assert task.drain_reports() == [] and task.unasked()
 
 
-def test_another_versions_words_do_no_harm(task: DriverEndpoint, file: Path) -> None:
-    place = Place.from_json(file.read_text())
-    told = place.ask('{"driver": "d", "host": "h", "wants": true, "of_a_later_version": 1}')
-    assert Reply.from_json(told.decode()).order == ORDER.to_json() and task.unasked() == ""
-    assert Reply.from_json('{"of_a_later_version": 1}') == Reply()
+def test_a_driver_of_another_version_does_nothing_and_says_so(
+    task: DriverEndpoint, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_today = encode(Reply()).replace(f'"version": {VERSION}', f'"version": {VERSION + 1}')
+    monkeypatch.setattr(Place, "ask", lambda *_: of_today.encode())
+    with pytest.raises(JobFailed, match=f"it is of version {VERSION + 1} of these messages"):
+        Remote(file)
+
+
+def test_a_message_that_cannot_be_read_is_not_quoted() -> None:
+    secret = encode(Job(Verb.APPEND, ORDER, {"SLSHUDI_SLS_ACCESS_KEY_SECRET": "s3cret"}))
+    assert isinstance(decode(secret), Job) and "s3cret" not in repr(decode(secret))
+    for text in (secret[:-3], secret.replace('"token": 3', '"token": "three"'), secret.replace('"job"', '"wrk"')):
+        with pytest.raises(ValueError, match="no message") as error:
+            decode(text)
+        assert "s3cret" not in "".join(traceback.format_exception(error.value))
 
 
 def test_a_port_that_cannot_be_used_is_told() -> None:
     with pytest.raises(ConfigError, match=r"spark\.slshudi|port 99999") as error:
-        DriverEndpoint(ORDER, None, {keyserver.PORT: "99999"})
+        DriverEndpoint(WORK, None, {keyserver.PORT: "99999"})
     assert error.value.field == keyserver.PORT

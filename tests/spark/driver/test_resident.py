@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from airflow_provider_slshudi.exceptions import JobFailed, TableError
 from airflow_provider_slshudi.handover import batch_files
 from airflow_provider_slshudi.handover.batch_files import Claim, Manifest
 from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
+from airflow_provider_slshudi.handover.messages import Accepted, Ask, Done, Job, Line, Refused, encode
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.instant_metadata import TRANSACTION_KEY
 from airflow_provider_slshudi.hudi.layout import Phase
@@ -36,12 +37,14 @@ from airflow_provider_slshudi.spark import resident
 from airflow_provider_slshudi.spark.driver import resident_driver as job_resident
 from airflow_provider_slshudi.spark.driver import verbs
 from airflow_provider_slshudi.spark.launch import RESIDENT, SubprocessLauncher, submission
-from airflow_provider_slshudi.spark.resident import Outcome, Place, Resident
+from airflow_provider_slshudi.spark.resident import Place, Resident
+from airflow_provider_slshudi.spark.session import DriverSession, receive, send
 from airflow_provider_slshudi.storage import owners
 from airflow_provider_slshudi.storage.files import Storage
-from airflow_provider_slshudi.system.points import FOLDER, Point
+from airflow_provider_slshudi.system.points import Point
 from airflow_provider_slshudi.system.processes import clock
 from tests.pipelines import ad_events
+from tests.points import armed_in
 from tests.residents import apart, drivers, jvm
 from tests.waiting import until
 
@@ -50,9 +53,10 @@ pytestmark = pytest.mark.long
 CLIENT = """
 import sys, time
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
-from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
+from airflow_provider_slshudi.handover.messages import decode
 say = lambda line: print(line, flush=True)
-SubprocessLauncher(say=say, resident=True).run(Verb(sys.argv[1]), JobOrder.from_json(sys.argv[2]), {})
+job = decode(sys.argv[1])
+SubprocessLauncher(say=say, resident=True).run(job.verb, job.order, {})
 print("ended", flush=True)
 time.sleep(600)
 """
@@ -112,7 +116,7 @@ def phase(table: Path, order: JobOrder) -> Phase:
 
 def client(verb: Verb, order: JobOrder) -> subprocess.Popen[str]:
     """A task's process of its own, which goes on after the job."""
-    command = [sys.executable, "-c", CLIENT, verb.value, order.to_json()]
+    command = [sys.executable, "-c", CLIENT, encode(Job(verb, order))]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
@@ -186,7 +190,7 @@ def test_a_job_that_fails_says_why_and_the_next_one_is_served(folder: Path, tmp_
     told, order = Told(), JobOrder(ad_events(tmp_path / "a").model_dump(mode="json"), "t1", 1, "20260101000000000")
     with pytest.raises(JobFailed) as failed:
         told.launcher.run(Verb.COMMIT, order, {})
-    assert "ended with exit code 1: ManifestError: " in str(failed.value)
+    assert "slshudi commit ad_events 20260101000000000 failed: ManifestError: " in str(failed.value)
     assert "no manifest for instant 20260101000000000" in str(failed.value) and "\n" not in str(failed.value)
     assert "Traceback" not in failed.value.tail, "the package's own error tells all by itself"
     told.launcher.run(Verb.OPEN, opening(tmp_path / "a"), {})
@@ -221,22 +225,31 @@ def test_another_version_or_environment_is_refused_before_anything_begins(folder
     assert Place(folder, here).socket.exists()
     # One that finds the way all the same, to the same socket, is told so.
     with resident._connect(Place(folder, here)) as connection, connection.makefile("rb") as answers:
-        resident.send(connection, {"identity": f"{here[:16]}-another", "verb": "open"})
-        assert "another user, version or environment" in resident.receive(answers)["refused"]
+        send(connection, Ask(f"{here[:16]}-another", clock() + 60))
+        assert receive(answers) == Refused("it serves another user, version or environment")
 
 
-def test_a_test_of_crashes_has_a_driver_of_its_own(folder: Path, tmp_path: Path) -> None:
+def test_a_test_of_crashes_has_a_driver_of_its_own(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = Told()
+    for name, value in armed_in(tmp_path).items():
+        monkeypatch.setenv(name, value)
     (tmp_path / Point.OPEN_OWNED.value).write_text("die")
     with pytest.raises(JobFailed):
-        told.launcher.run(Verb.OPEN, opening(tmp_path / "a"), {FOLDER: str(tmp_path)})
+        told.launcher.run(Verb.OPEN, opening(tmp_path / "a"), {})
     assert told.by == []
 
 
-def test_a_test_of_crashes_that_stops_tasks_alone_may_have_one_that_stays(folder: Path, tmp_path: Path) -> None:
+def test_a_test_of_crashes_that_stops_tasks_alone_may_have_one_that_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = Told()
+    for name, value in armed_in(tmp_path).items():
+        monkeypatch.setenv(name, value)
     (tmp_path / Point.COMMIT_DECIDED.value).write_text("die")
-    told.launcher.run(Verb.OPEN, opening(tmp_path / "a"), {FOLDER: str(tmp_path)})
+    with apart():
+        told.launcher.run(Verb.OPEN, opening(tmp_path / "a"), {})
     assert told.by
 
 
@@ -338,12 +351,18 @@ def test_after_a_start_that_failed_jobs_have_drivers_of_their_own_for_some_minut
 def test_a_client_that_stood_still_past_the_end_hears_what_was_said_in_time() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, ours.makefile("rb") as answers:
-        resident.send(theirs, {"line": "said"})
-        resident.send(theirs, {"outcome": "done", "ends": False})
+        send(theirs, Line("said"))
         lines = list[str]()
-        assert resident._follow(ours, answers, clock() - 100, lines.append) is Outcome.DONE and lines == ["said"]
+        session = DriverSession("a commit", Verb.COMMIT, lines.append)
         with pytest.raises(TimeoutError):
-            resident._follow(ours, answers, clock() - 100, lines.append)
+            resident._follow(ours, answers, clock() - 100, session)
+    ours, theirs = socket.socketpair()
+    with ours, ours.makefile("rb") as answers:
+        send(theirs, Line("said"))
+        send(theirs, Done())
+        theirs.close()
+        resident._follow(ours, answers, clock() - 100, session)
+    assert session.done and lines == ["said", "said"]
 
 
 def test_a_group_of_others_that_has_its_number_by_now_is_not_ended(tmp_path: Path) -> None:
@@ -386,8 +405,9 @@ def test_a_commit_does_not_outlive_its_deadline(folder: Path, tmp_path: Path, wh
 
     started = time.monotonic()
     environment = {**os.environ, **made.environment}
-    outcome = Resident().run(made.conf, environment, Verb.COMMIT, order, {}, 1.0, heard)
-    assert outcome is Outcome.UNKNOWN and time.monotonic() - started < 30
+    session = DriverSession("a commit", Verb.COMMIT, heard)
+    assert Resident().run(made.conf, environment, Job(Verb.COMMIT, order), 1.0, session), "it may have begun"
+    assert session.failed is not None and not session.done and time.monotonic() - started < 30
     until("the driver ends", lambda: not any(process in drivers(folder) for process in running))
     assert phase(tmp_path / "a", order) is Phase.INFLIGHT
 
@@ -433,8 +453,9 @@ def test_a_task_that_came_too_late_with_its_go_begins_nothing_and_ends_nobody(
         return connection, answer
 
     monkeypatch.setattr(Resident, "_accepted", late)
-    outcome = Resident().run(made.conf, {**os.environ, **made.environment}, Verb.OPEN, order, {}, 60.0, print)
-    assert outcome is Outcome.NOT_BEGUN and not (tmp_path / "b").exists()
+    session = DriverSession("an open", Verb.OPEN)
+    begun = Resident().run(made.conf, {**os.environ, **made.environment}, Job(Verb.OPEN, order), 60.0, session)
+    assert not begun and session.failed is None and not (tmp_path / "b").exists()
     assert drivers(folder) == running
 
 
@@ -450,8 +471,8 @@ def test_a_go_that_is_sent_and_never_read_begins_nothing_and_ends_nobody(
     def serve(listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection, connection.makefile("rb", buffering=0) as requests:
-            resident.receive(requests)
-            resident.send(connection, {"pid": 1, "group": 1})
+            receive(requests)
+            send(connection, Accepted(1, 1))
             until("the go", lambda: bool(select.select([connection], [], [], 0)[0]))
 
     with socket.socket(socket.AF_UNIX) as listener:
@@ -459,9 +480,10 @@ def test_a_go_that_is_sent_and_never_read_begins_nothing_and_ends_nobody(
         listener.listen()
         serving = threading.Thread(target=serve, args=(listener,))
         serving.start()
-        outcome = Resident().run({}, {}, Verb.COMMIT, JobOrder({}), {}, 60.0, print)
+        job, session = Job(Verb.COMMIT, JobOrder({})), DriverSession("a commit", Verb.COMMIT)
+        assert not Resident().run({}, {}, job, 60.0, session)
         serving.join()
-    assert outcome is Outcome.NOT_BEGUN and ended == []
+    assert ended == []
 
 
 @pytest.mark.parametrize("lines, fit", [(3, True), (100_000, False)])
@@ -476,10 +498,9 @@ def test_a_process_that_could_not_say_how_a_job_ended_serves_nobody_after_it(
     server = job_resident.Server(None, "an-identity")  # type: ignore[arg-type]
     ours, theirs = socket.socketpair()
     deadline = clock() + (60.0 if fit else 0.2)
-    asked = {"identity": "an-identity", "verb": "archive", "order": asdict(JobOrder({})), "deadline": deadline}
     with ours, theirs:
-        resident.send(ours, asked)
-        ours.sendall(resident.GO + b"{}\n")
+        send(ours, Ask("an-identity", deadline))
+        send(ours, Job(Verb.ARCHIVE, JobOrder({})))
         assert server._answer(theirs) is fit
 
 

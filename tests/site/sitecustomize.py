@@ -1,4 +1,4 @@
-"""Found by every interpreter of a world, Spark's included: changes modules as they are imported.
+"""Found by every interpreter of a test's processes, Spark's included: brings `tests/points.py`, changes modules.
 
 WORLDS_PLANT names replacements, `module:attribute=module:function ...`: the function is given what is there and gives
 what takes its place. WORLDS_CLOCK is how many seconds Python's clock is ahead. WORLDS_SLEPT is a file that holds for
@@ -132,6 +132,9 @@ def _sleep_at(file: Path) -> None:
     threading.Timer.__init__ = made  # type: ignore[method-assign]
 
 
+_points = importlib.util.spec_from_file_location("slshudi_test_points", Path(__file__).parents[1] / "points.py")
+assert _points is not None and _points.loader is not None
+_points.loader.exec_module(importlib.util.module_from_spec(_points))
 if os.environ.get("WORLDS_PLANT"):
     _wanted: dict[str, list[tuple[str, str]]] = {}
     for _item in os.environ["WORLDS_PLANT"].split():
