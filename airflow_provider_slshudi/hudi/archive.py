@@ -109,7 +109,8 @@ class _History:
             return [entry["fileName"] for entry in json.loads(manifest or b"")["files"]]
         except (ValueError, KeyError, TypeError) as error:
             raise TimelineUnreadable(
-                f"{self._storage.uri}/{name}, which lists the archive's files, is gone or cut off; try again",
+                f"{self._storage.uri}/{name}, which lists the archive's files, is gone or cut off. If it stays so, put "
+                "it back from the storage's versions or from a backup of the table",
                 table=self._storage.uri,
             ) from error
 

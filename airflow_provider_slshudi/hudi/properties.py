@@ -37,7 +37,7 @@ def read(storage: Storage) -> dict[str, str] | None:
 def read_settled(storage: Storage) -> dict[str, str] | None:
     """As `read`; while Hudi changes the file, the values of its copy."""
     content = storage.read(PROPERTIES)
-    if content is not None and _has_name(content) and content.endswith(b"\n"):
+    if content is not None and not _missing(content):
         return _parse(content)
     before = _copy(storage)
     return _parse(before) if before else None if content is None else _parse(content)
@@ -63,7 +63,7 @@ def is_cut_off(storage: Storage) -> bool:
     content = storage.read(PROPERTIES)
     if content is None:
         return storage.read(_BEFORE) is not None
-    return not (_has_name(content) and content.endswith(b"\n")) or _lacks(content, _copy(storage))
+    return bool(_missing(content)) or _lacks(content, _copy(storage))
 
 
 def tells_name(storage: Storage) -> bool:
@@ -75,16 +75,16 @@ def restore(storage: Storage) -> None:
     """Restores the file from Hudi's copy after a change that was cut off; the caller holds the lease.
 
     Raises:
-        TableMismatch: the file describes no table, and no copy of it does.
+        TableMismatch: the file describes no table, or was cut off, and there is no copy that is whole.
     """
     content, before = storage.read(PROPERTIES) or b"", _copy(storage)
-    is_whole = not before or (content.endswith(b"\n") and not _lacks(content, before))
-    if _has_name(content) and is_whole:
+    missing = _missing(content)
+    if not missing and not _lacks(content, before):
         return
     if not before:
         # Each driver would start, and end, for nothing.
         raise TableMismatch(
-            f"{storage.full(PROPERTIES)} has no {_NAME}, so it can be neither read nor written. Restore the file, by "
+            f"{storage.full(PROPERTIES)} has no {missing}, so it can be neither read nor written. Restore the file, by "
             "the storage's versions or from a backup of the table. If the table never had a row, delete the file, and "
             "the next batch makes it anew",
             table=storage.uri,
@@ -95,12 +95,19 @@ def restore(storage: Storage) -> None:
 def _copy(storage: Storage) -> bytes:
     """Hudi's copy; empty if Hudi died while it made the copy, which is before it touches the file."""
     before = storage.read(_BEFORE) or b""
-    return before if before.endswith(b"\n") and _has_name(before) else b""
+    return b"" if _missing(before) else before
 
 
 def _lacks(content: bytes, before: bytes) -> bool:
     """Whether names of the copy are missing: a change only adds names, so the file was cut off at a line's end."""
     return bool(_parse(before).keys() - _parse(content).keys())
+
+
+def _missing(content: bytes) -> str:
+    """What each file of Hudi's has and this content has not, since it was cut off; empty where it has all."""
+    values = _parse(content)
+    lacking = [name for name in (_NAME, VERSION) if not values.get(name)]
+    return lacking[0] if lacking else "" if content.endswith(b"\n") else "end of its last line"
 
 
 def _has_name(content: bytes) -> bool:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from airflow_provider_slshudi.exceptions import TimelineUnreadable
+from airflow_provider_slshudi.hudi.archive import archive_of
+from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER
+from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.repair.abandon import abandon
+from airflow_provider_slshudi.storage.files import Storage
 from tests.crash.cases import SERVICES, Step
-from tests.worlds.draw import BATCH, HOME, Drawn, Kind, Trouble
+from tests.crash.counts import tables
+from tests.worlds.draw import BATCH, Drawn, Kind, Trouble
 from tests.worlds.ends import faults
-from tests.worlds.exits import Jammed
+from tests.worlds.exits import Jammed, put_back
 from tests.worlds.host import Told
-from tests.worlds.place import Places
+from tests.worlds.place import Line, Places
 from tests.worlds.run import Ended, World
 
 ABANDON = "abandon"
@@ -95,6 +102,23 @@ def carry_out(world: World, act: Act, told: Told) -> Told:
     return replace(told, done=(ABANDON,))
 
 
+def _ask_archives(line: Line) -> None:
+    """Reads all archives, and puts a file back that was cut off where its reader asks for that.
+
+    No step reads an archive's file before it needs an instant of it.
+    """
+    if not line.backup:
+        return
+    own = tables(line.work("run-5x"))
+    for table in (*own, *(Storage(f"{table.uri}/{METADATA_FOLDER}") for table in own)):
+        try:
+            deque(archive_of(table, Timeline.load(table).layout).instants(), maxlen=0)
+        except TimelineUnreadable as error:
+            if "back from the storage's versions" not in str(error):
+                raise
+            put_back(line)
+
+
 def end(world: World, act: Act) -> Ended:
     """Goes on as pipelines do, with the commands that errors name, and counts what is there in the end."""
     ended = world.ended
@@ -104,9 +128,10 @@ def end(world: World, act: Act) -> Ended:
             world.served("run-2s")
         world.line.put(10)
         world.settled("run-4")
-        world.note("service", world.at(HOME, [Step.ARCHIVE.value], "run-5"))
+        world.served("run-5", Step.ARCHIVE)
         world.line.put(10)
         world.healthy("run-6")
+        _ask_archives(world.line)
         ended.faults = [*faults(world.line), *world.wrong]
     except Jammed as error:
         ended.jammed = str(error)

@@ -26,7 +26,8 @@ def on_full_disk(places: Places, act: Act, pages: int, *, ledger_disk: bool = Fa
     """
     with stage(places, act, pages, ledger_disk=ledger_disk) as (world, told):
         with world.full_disk(Trouble.FULL):
-            told = world.note(act.name, carry_out(world, act, told))
+            with patch.object(context, "REST_SECONDS", _WAIT_SECONDS):
+                told = world.note(act.name, carry_out(world, act, told))
             if not told.ok:
                 with patch.object(context, "LEASE_WAIT_SECONDS", _WAIT_SECONDS):
                     world.note("retried", world.here([Step.SETTLE.value], "run-1r", Told()))

@@ -25,10 +25,11 @@ def storage(tmp_path: Path) -> Storage:
     ["hoodie.table.name: clicks", " hoodie.table.name clicks\n", "# \u00dc\r\nhoodie.table.\\\n  name=clicks\n"],
 )
 def test_what_java_reads_is_whole(storage: Storage, text: str) -> None:
-    storage.write(PROPERTIES, text.encode("latin-1"))
-    assert properties.read(storage) == {"hoodie.table.name": "clicks"}
+    content = f"{text}\nhoodie.table.version=9\n".encode("latin-1")
+    storage.write(PROPERTIES, content)
+    assert properties.read(storage) == {"hoodie.table.name": "clicks", "hoodie.table.version": "9"}
     properties.restore(storage)
-    assert storage.read(PROPERTIES) == text.encode("latin-1")
+    assert storage.read(PROPERTIES) == content
 
 
 @pytest.mark.parametrize("there", [None, b"", b"hoodie.table.name", WHOLE[:30], WHOLE[:-5]])
@@ -64,7 +65,9 @@ def test_a_file_cut_at_any_byte_is_put_back_and_a_cut_copy_never_is(storage: Sto
 
 
 @pytest.mark.parametrize("copy", [None, b"", WHOLE[:12]])
-@pytest.mark.parametrize("there", [b"", b"\xff\xfe", b"hoodie.table.name=\n"])
+@pytest.mark.parametrize(
+    "there", [b"", b"\xff\xfe", b"hoodie.table.name=\n", b"hoodie.table.name=clicks\nhoodie.table.vers", WHOLE[:-1]]
+)
 def test_where_no_copy_describes_a_table_nothing_is_changed(storage: Storage, there: bytes, copy: bytes | None) -> None:
     storage.write(PROPERTIES, there)
     if copy is not None:

@@ -74,7 +74,7 @@ class ModelTable:
     def create_table(self, *_: Any) -> None:
         self._stop("create table")
         (self.base / ".hoodie/timeline").mkdir(parents=True, exist_ok=True)
-        (self.base / ".hoodie/hoodie.properties").write_text("hoodie.table.name=model\n")
+        (self.base / ".hoodie/hoodie.properties").write_text("hoodie.table.name=model\nhoodie.table.version=9\n")
 
     def check_table(self, *_: Any) -> None:
         """Every pipeline's table is its own here."""
