@@ -14,8 +14,8 @@ from tests.users import NOBODY, open_folder, run_as
 ROOT = os.geteuid() == 0
 SAY = """
 import sys
-from airflow_provider_slshudi.spark.driver.__main__ import reason
-print(reason(RuntimeError(sys.argv[1])))
+from airflow_provider_slshudi.spark.driver.channel import failure
+print(failure(RuntimeError(sys.argv[1])))
 """
 
 
