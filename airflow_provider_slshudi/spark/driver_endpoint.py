@@ -121,11 +121,11 @@ class DriverEndpoint:
     def _reply(self, question: str) -> Reply:
         try:
             report = decode(question)
+            if not isinstance(report, Report):
+                raise ValueError("it is none")
         except ValueError as error:
             self._refused = f"the task did not understand a report ({error})"
             return Reply(end=self._refused)
-        if not isinstance(report, Report):
-            return Reply(end="the task did not understand a report (it is none)")
         with self._lock:
             if not self._driver:
                 self._driver, self._host = report.driver, report.host

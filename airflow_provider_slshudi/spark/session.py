@@ -14,7 +14,7 @@ import struct
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from airflow_provider_slshudi.exceptions import JobDenied, JobFailed, TableDenie
 from airflow_provider_slshudi.handover.job_order import Verb
 from airflow_provider_slshudi.handover.messages import Done, Failed, Job, Line, Message, Page, Spent, decode, encode
 
-TAIL_LINES = 40
+_TAIL_LINES = 40
 _CLOSING_SECONDS = 60.0
 _LONGEST_FOLDER = 70
 """Bytes; a Unix socket's path has about a hundred (https://man7.org/linux/man-pages/man7/unix.7.html)."""
@@ -54,7 +54,7 @@ class DriverSession:
     ) -> None:
         self._name, self._verb = name, verb
         self._say, self._show = say or (lambda line: None), show or (lambda page: None)
-        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
         self.cpu_seconds: float | None = None
         self.failed: Failed | None = None
         self.done = False
@@ -84,7 +84,10 @@ class DriverSession:
     @property
     def likely(self) -> str:
         """The most telling line that was printed: the last one with an error in it."""
-        return _likely(self._tail)
+        lines = [line for line in self._tail if line.strip() and not line.lstrip().startswith("at ")]
+        texts = [" ".join(line.split()) for line in lines]
+        errors = [text for text in texts if "Error" in text or "Exception" in text]
+        return (errors or texts or ["it printed nothing"])[-1]
 
     def require_done(self, returncode: int | None = None, timed_out: bool = False) -> float | None:
         """Returns `cpu_seconds` where the driver said that its work is done, also where its process failed later.
@@ -99,37 +102,33 @@ class DriverSession:
         """
         if self.done:
             return self.cpu_seconds
-        return _fail(self._name, self._verb, returncode, self._tail, self.failed, timed_out)
+        if returncode == 0:
+            self.lose("spark-submit has ended well, but the driver has not said here that its work is done")
+        raise self._error(returncode or None, timed_out)
 
-
-def _fail(
-    name: str, verb: Verb, returncode: int | None, tail: Iterable[str], failed: Failed | None, timed_out: bool
-) -> float | None:
-    lines = list(tail)
-    if failed is None and returncode == 0:
-        failed = Failed("", "spark-submit has ended well, but the driver has not said here that its work is done")
-    returncode = returncode or None
-    ended = f"{name} ended with exit code {'unknown' if returncode is None else returncode}"
-    if failed is not None:
-        ended = f"{name} failed"
-    elif returncode in _KILLED:
-        ended += ", so it was killed"
-    if timed_out:
-        ended += " because its time was over: another run may decide about it by now"
-    said = ended if failed is None and returncode in _KILLED else f"{ended}: {failed or _likely(lines)}"
-    if verb is Verb.APPEND:
-        said = said.rstrip(".")
-        said += ". Nothing of it is committed; the next run's settle decides it, and its ranges are read again"
-    error = failed.error if failed else ""
-    kind = JobDenied if error == TableDenied.__name__ else JobFailed
-    fields = failed.fields if failed else {}
-    raise kind(said, verb=verb.value, returncode=returncode, tail="\n".join(lines), error=error, fields=fields)
-
-
-def _likely(lines: Iterable[str]) -> str:
-    texts = [" ".join(line.split()) for line in lines if line.strip() and not line.lstrip().startswith("at ")]
-    errors = [line for line in texts if "Error" in line or "Exception" in line]
-    return (errors or texts or ["it printed nothing"])[-1]
+    def _error(self, returncode: int | None, timed_out: bool) -> JobFailed:
+        failed, killed = self.failed or Failed("", ""), self.failed is None and returncode in _KILLED
+        said = f"{self._name} failed"
+        if self.failed is None:
+            said = f"{self._name} ended with exit code {'unknown' if returncode is None else returncode}"
+        if killed:
+            said += ", so it was killed"
+        if timed_out:
+            said += " because its time was over: another run may decide about it by now"
+        if not killed:
+            said += f": {self.failed or self.likely}"
+        if self._verb is Verb.APPEND:
+            said = said.rstrip(".")
+            said += ". Nothing of it is committed; the next run's settle decides it, and its ranges are read again"
+        error_class = JobDenied if failed.error == TableDenied.__name__ else JobFailed
+        return error_class(
+            said,
+            verb=self._verb.value,
+            returncode=returncode,
+            tail="\n".join(self._tail),
+            error=failed.error,
+            fields=failed.fields,
+        )
 
 
 @contextmanager
@@ -157,7 +156,7 @@ def offered(job: Job, session: DriverSession) -> Iterator[Path]:
 
 
 def _serve(listener: socket.socket, path: Path, job: Job, session: DriverSession) -> None:
-    # The driver's end closes the connection; where it was killed, its last line may be cut off.
+    # The driver's end closes the connection.
     with suppress(OSError, ValueError):
         connection, _ = listener.accept()
         while not same_user(connection):
@@ -180,7 +179,12 @@ def _serve(listener: socket.socket, path: Path, job: Job, session: DriverSession
 
 def send(connection: socket.socket, message: Message) -> None:
     """Sends one message."""
-    connection.sendall(encode(message).encode() + b"\n")
+    connection.sendall(framed(message))
+
+
+def framed(message: Message) -> bytes:
+    """A message as a socket has it, which `receive` reads."""
+    return encode(message).encode() + b"\n"
 
 
 def receive(stream: io.IOBase) -> Message:

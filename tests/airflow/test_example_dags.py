@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +10,7 @@ import pytest
 from aliyun.log import LogClient, LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.local import LocalSls
+from tests.airflow.dagtest import TestedDags
 from tests.local.sdk import by_ip
 from tests.machine import ROOT, environment, write_pipeline
 
@@ -29,12 +26,6 @@ ORDER: tuple[tuple[str, dict[str, Any]], ...] = (
     ("verify", {"source": True}),
 )
 COUNT = 200
-RUN = """
-import json, runpy, sys
-file, conf = sys.argv[1:]
-run = runpy.run_path(file)["dag"].test(run_conf=json.loads(conf))
-print("states:", json.dumps({item.task_id: str(item.state) for item in run.get_task_instances()}))
-"""
 
 
 def put(client: LogClient, first: int) -> None:
@@ -47,16 +38,6 @@ def put(client: LogClient, first: int) -> None:
     client.put_logs(PutLogsRequest("ads", "events", "ads", "10.0.0.1", items))
 
 
-def run(role: str, conf: dict[str, Any], variables: dict[str, str]) -> dict[str, str]:
-    """The states of the tasks of a DAG's run."""
-    command = [sys.executable, "-c", RUN, str(ROOT / "dags" / f"slshudi_{role}.py"), json.dumps(conf)]
-    done = subprocess.run(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert done.returncode == 0, done.stdout[-3000:]
-    (said,) = [line for line in done.stdout.splitlines() if line.startswith("states:")]
-    states: dict[str, str] = json.loads(said.removeprefix("states:"))
-    return states
-
-
 def test_each_example_runs_and_every_log_is_in_the_table_once(tmp_path: Path) -> None:
     assert {role for role, _ in ORDER} == {file.stem.removeprefix("slshudi_") for file in (ROOT / "dags").glob("*.py")}
     pipelines = tmp_path / "pipelines"
@@ -66,19 +47,12 @@ def test_each_example_runs_and_every_log_is_in_the_table_once(tmp_path: Path) ->
         client = by_ip(server.connection())
         client.create_project("ads", "tests")
         client.create_logstore("ads", "events", ttl=7, shard_count=1)
-        variables = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")},
-            **environment(pipelines, tmp_path / "ledger.db", server),
-            "AIRFLOW_HOME": str(tmp_path / "airflow"),
-            "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
-            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        }
-        migrate = [str(Path(sys.executable).with_name("airflow")), "db", "migrate"]
-        subprocess.run(migrate, env=variables, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        variables = environment(pipelines, tmp_path / "ledger.db", server)
+        examples = TestedDags(tmp_path / "airflow", ROOT / "dags", variables)
         for number, (role, conf) in enumerate(ORDER):
             if role in ("tail", "backfill"):
                 put(client, number * COUNT)
-            states = run(role, conf, variables)
+            states, _ = examples.run(f"slshudi_{role}.py", conf)
             assert {*states.values()} <= {"success", "skipped"} and "success" in states.values(), (role, states)
     # The proof of the last one compared every log with the service; this counts them once more.
     from hudi import HudiTableBuilder

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from aliyun.log import LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.local import LocalSls
+from tests.airflow.dagtest import TestedDags
 from tests.local.sdk import by_ip
 from tests.machine import ROOT, connection
 
@@ -44,36 +43,17 @@ with DAG("mine", schedule=None, start_date=datetime(2026, 1, 1)) as dag:
 
     batch = micro_batch(pipeline, sls_conn_id="my_sls", spark_conn_id="my_spark", ledger_conn_id="my_ledger")
     before() >> batch >> after()
-
-if __name__ == "__main__":
-    run = dag.test()
-    print("states:", *sorted(f"{{item.task_id}}={{item.state}}" for item in run.get_task_instances()))
 """
-
-
-def run(arguments: list[str], place: Path, variables: Mapping[str, str]) -> str:
-    """What a command prints; it has to end well."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "PYTHON"))}
-    done = subprocess.run(
-        arguments,
-        cwd=place,
-        env={**environment, **variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-3000:]
-    return done.stdout
 
 
 def test_a_batch_between_tasks_of_ones_own_runs_from_a_wheel(tmp_path: Path) -> None:
     from hudi import HudiTableBuilder
 
     pip = [sys.executable, "-m", "pip"]
-    run([*pip, "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(ROOT)], tmp_path, {})
+    subprocess.run([*pip, "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(ROOT)], check=True)
     (wheel,) = tmp_path.glob("*.whl")
     installed = tmp_path / "installed"
-    run([*pip, "install", "-q", "--no-deps", "--target", str(installed), str(wheel)], tmp_path, {})
+    subprocess.run([*pip, "install", "-q", "--no-deps", "--target", str(installed), str(wheel)], check=True)
     file, table = tmp_path / "dags" / "mine.py", tmp_path / "lake" / "clicks"
     file.parent.mkdir()
     file.write_text(DAG.format(table=f"file://{table}"), encoding="utf-8")
@@ -87,18 +67,13 @@ def test_a_batch_between_tasks_of_ones_own_runs_from_a_wheel(tmp_path: Path) -> 
         ledger = connection("slshudi_ledger", schema=str(tmp_path / "ledger.db"), extra={"dialect": "sqlite"})
         keys = {"login": sls.access_key_id, "password": sls.access_key_secret.reveal()}
         variables = {
-            "AIRFLOW_HOME": str(tmp_path / "airflow"),
-            "AIRFLOW__CORE__DAGS_FOLDER": str(tmp_path / "dags"),
-            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW_CONN_MY_SLS": connection("sls", host=sls.endpoint, **keys),
             "AIRFLOW_CONN_MY_SPARK": connection("spark", host="local[2]"),
             "AIRFLOW_CONN_MY_LEDGER": ledger,
             "PYTHONPATH": str(installed),
         }
-        run([str(Path(sys.executable).with_name("airflow")), "db", "migrate"], tmp_path, variables)
-        said = run([sys.executable, str(file)], tmp_path, variables)
+        states, said = TestedDags(tmp_path / "airflow", file.parent, variables).run(file.name)
     assert f"the package is at {installed}" in said and str(ROOT / "airflow_provider_slshudi") not in said
-    (states,) = [line for line in said.splitlines() if line.startswith("states:")]
-    assert states.count("=success") == 8, states
+    assert [*states.values()] == ["success"] * 8, states
     rows = HudiTableBuilder.from_base_uri(f"file://{table}").build().read()
     assert sum(batch.num_rows for batch in rows) == COUNT

@@ -161,13 +161,13 @@ def failing(error: Exception) -> float:
 
 def test_a_failure_is_told_once_and_a_trace_printed_only_of_a_strange_error(capsys: pytest.CaptureFixture[str]) -> None:
     channel = Kept()
-    channel.carry_out(lambda: failing(TableError("the table", table="t")))
+    channel.tell_end(lambda: failing(TableError("the table", table="t")))
     of_task = "x\nairflow_provider_slshudi.exceptions.DecodeError: no list\n\tat"
-    channel.carry_out(lambda: failing(RuntimeError(of_task)))
+    channel.tell_end(lambda: failing(RuntimeError(of_task)))
     refused = Failed("TableError", "the table", {"table": "t", "instant": None})
     assert channel.told == [refused, Failed("DecodeError", "no list")]
     assert capsys.readouterr().out == ""
-    channel.carry_out(lambda: failing(ZeroDivisionError("two")))
+    channel.tell_end(lambda: failing(ZeroDivisionError("two")))
     assert channel.told[2:] == [Failed("ZeroDivisionError", "two")]
     assert capsys.readouterr().out.endswith("\nZeroDivisionError: two\n")
 

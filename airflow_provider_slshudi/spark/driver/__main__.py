@@ -39,16 +39,10 @@ def main(arguments: list[str]) -> None:
     from airflow_provider_slshudi.spark.driver.key_access import served
 
     channel = SocketChannel.of(place)
-    gateways = list[Gateway]()
-
-    def act() -> float | None:
-        gateways.append(carry_out(channel, served(channel.job.secrets)))
-        return gateways[0].cpu_seconds()
-
-    if channel.carry_out(act) is not None:
+    if channel.tell_end(lambda: carry_out(channel, served(channel.job.secrets))) is not None:
         # Otherwise the JVM's own last words would come after these.
         sys.exit(1)
-    leave(gateways[0].jvm)
+    leave(driver_jvm())
 
 
 def afar(file: Path) -> None:
@@ -65,28 +59,28 @@ def afar(file: Path) -> None:
     def act() -> float | None:
         remote.start(driver_jvm())
         python_archive.require_fit(os.environ, __version__)
-        return carry_out(remote, lambda *_: nullcontext(remote.keys)).cpu_seconds()
+        return carry_out(remote, lambda *_: nullcontext(remote.keys))
 
-    error = remote.carry_out(act)
+    error = remote.tell_end(act)
     remote.close()
     if error is not None:
         sys.exit(1)
 
 
-def carry_out(channel: Channel, keys: Keys) -> Gateway:
-    """Does the work in a Spark of its own; returns the way to its JVM."""
+def carry_out(channel: Channel, keys: Keys) -> float | None:
+    """Does the work in a Spark of its own; returns the CPU seconds that it took."""
     verb, order = channel.job.verb, channel.job.order
     if verb.is_distributed:
-        return _distributed(channel, keys)
-    if verb is Verb.OPEN:
+        gateway = _distributed(channel, keys)
+    elif verb is Verb.OPEN:
         gateway = Gateway.without_context()
         require_world(gateway.jvm)
         verbs.CONTROL[verb](gateway, order)
-        return gateway
-    with control_context() as spark:
-        gateway = Gateway.of(spark)
-        verbs.CONTROL[verb](gateway, order)
-        return gateway
+    else:
+        with control_context() as spark:
+            gateway = Gateway.of(spark)
+            verbs.CONTROL[verb](gateway, order)
+    return gateway.cpu_seconds()
 
 
 def _distributed(channel: Channel, keys: Keys) -> Gateway:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import IO
 
 from airflow_provider_slshudi.exceptions import SlsHudiError
-from airflow_provider_slshudi.handover.messages import Done, Failed, Job, Line, Spent, Told, encode
+from airflow_provider_slshudi.handover.messages import Done, Failed, Job, Line, Spent, Told
 from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER
 from airflow_provider_slshudi.spark import python_archive
-from airflow_provider_slshudi.spark.session import receive
+from airflow_provider_slshudi.spark.session import framed, receive
 from airflow_provider_slshudi.storage import owners
 from airflow_provider_slshudi.storage.files import denied
 
@@ -40,7 +40,7 @@ class Channel(ABC):
     def tell(self, message: Told) -> None:
         """Tells the task; nothing where the task is gone."""
 
-    def carry_out(self, act: Callable[[], float | None]) -> Exception | None:
+    def tell_end(self, act: Callable[[], float | None]) -> Exception | None:
         """Does the work, whose CPU seconds `act` returns, and tells how it ended; returns the error.
 
         It prints the trace of an error that is not the package's own.
@@ -92,7 +92,7 @@ class SocketChannel(Channel):
 
     def tell(self, message: Told) -> None:
         """As `Channel.tell`."""
-        line = encode(message).encode() + b"\n"
+        line = framed(message)
         with self._turn:
             # What a signal's handler or a finalizer of this thread prints meanwhile would stand within the line.
             if self._telling or not self.whole:

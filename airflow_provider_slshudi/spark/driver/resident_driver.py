@@ -82,7 +82,7 @@ class Server:
             channel = SocketChannel(connection, job)
             printed = Printed(channel)
             with redirect_stdout(printed), redirect_stderr(printed):
-                error = channel.carry_out(lambda: self._done(job, deadline))
+                error = channel.tell_end(lambda: self._done(job, deadline))
             if error is not None and job.verb is Verb.APPEND:
                 # Spark lets the other tasks of a failed job go on, and what they write would come after a rollback.
                 os.killpg(os.getpgrp(), signal.SIGKILL)

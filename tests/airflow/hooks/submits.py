@@ -12,7 +12,7 @@ from airflow_provider_slshudi.handover.messages import Done, Failed, Line, Page,
 from airflow_provider_slshudi.spark.driver.remote import Remote
 from airflow_provider_slshudi.spark.keyserver import Place
 
-_DENIED = Failed("TableDenied", "it is somebody else's")
+_DENIED = Failed("TableDenied", "it is another user's")
 TOLD: dict[str, list[Told]] = {
     "well": [Line("4 rows in application_2_0002"), Spent(1.5), Done()],
     "odd bytes": [Done()],

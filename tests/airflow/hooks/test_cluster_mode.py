@@ -75,7 +75,7 @@ def test_the_tasks_log_has_both_and_the_manager_is_asked_for_its_own_application
 def test_a_drivers_reason_is_the_tasks_error_whatever_its_manager_says_later(
     run: Run, case: str, code: int | None
 ) -> None:
-    with pytest.raises(JobDenied, match="TableDenied: it is somebody else's") as failed:
+    with pytest.raises(JobDenied, match="TableDenied: it is another user's") as failed:
         run(case)
     assert failed.value.returncode == code and failed.value.error == "TableDenied"
 
