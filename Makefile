@@ -81,8 +81,9 @@ kubernetes: setup ## Batches on Kubernetes' own API server, which is built once 
 canary: setup ## A secret in every connection, everything run, refused and crashed, then all searched for the secrets
 	@$(VENV)/bin/python -m tests.canary
 
-histories: setup ## A thousand drawn histories of puts, splits, merges and batches: each key holds its last put
+histories: setup ## A thousand drawn histories of puts, splits and merges, planned, then with real batches: each key holds its last put
 	@$(VENV)/bin/python -m tests.planning.histories --count 1000 $(if $(SEED),--seed $(SEED))
+	@$(VENV)/bin/python -m tests.soak.splits --histories 1000 $(if $(SEED),--seed $(SEED))
 
 worlds: setup ## Five hundred drawn worlds: zones, clocks, locales, users, disks, hands; SEED=7 repeats one
 	@$(VENV)/bin/python -m tests.worlds $(if $(SEED),--seed $(SEED),--worlds 500)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.soak.splits import histories, unordered
 from tests.soak.upsert import soak
 
 if TYPE_CHECKING:
@@ -24,3 +25,16 @@ def test_upserts_are_as_the_model_says_whoever_is_killed(
     print(outcome)
     assert outcome.ok, "; ".join([str(outcome), *outcome.faults])
     assert outcome.batches == batches and outcome.changes > batches
+
+
+def test_each_key_holds_its_last_put_whatever_becomes_of_its_shards(spark: SparkSession, tmp_path: Path) -> None:
+    outcome, shards = histories(tmp_path, spark, "copy_on_write", 10, random.randrange(1 << 32), rounds=5)
+    print(outcome)
+    assert outcome.ok, "; ".join([str(outcome), *outcome.faults])
+    assert outcome.changes > 10 and shards > 10
+
+
+def test_a_plan_in_which_no_shard_waits_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    with unordered():
+        outcome, _ = histories(tmp_path, spark, "copy_on_write", 30, seed=5, rounds=8)
+    assert any("the model has" in fault for fault in outcome.faults), str(outcome)

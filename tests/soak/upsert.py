@@ -130,9 +130,17 @@ class Changes:
 
 
 class Soak:
-    """One table, its model, and what was put and not yet merged."""
+    """One table, its model, and what was put and not yet merged; `changes` replace fields of the table's `upsert`."""
 
-    def __init__(self, folder: Path, spark: SparkSession, server: LocalSls, outcome: Outcome) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        spark: SparkSession,
+        server: LocalSls,
+        outcome: Outcome,
+        shard_count: int = 1,
+        **changes: Any,
+    ) -> None:
         self._folder, self._spark, self._server, self._outcome = folder, spark, server, outcome
         self._rng = random.Random(outcome.seed)
         # In turn, so that a long soak meets each of them.
@@ -141,10 +149,10 @@ class Soak:
         self._changes = Changes(self._rng)
         self._client = by_ip(server.connection())
         self._client.create_project(PROJECT, "tests")
-        self._client.create_logstore(PROJECT, LOGSTORE, ttl=7, shard_count=1)
+        self._client.create_logstore(PROJECT, LOGSTORE, ttl=7, shard_count=shard_count)
         source = {"project": PROJECT, "logstore": LOGSTORE}
-        described = customers(folder / "table", outcome.type, source, buckets=BUCKETS).model_dump(mode="json")
-        self._pipeline = Pipeline.model_validate({**described, "maintenance": KEPT})
+        described = customers(folder / "table", outcome.type, source, **{"buckets": BUCKETS, **changes})
+        self._pipeline = Pipeline.model_validate({**described.model_dump(mode="json"), "maintenance": KEPT})
         self._url = f"sqlite:///{folder / 'ledger.db'}"
         engine = open_engine(self._url)
         migrate(engine)
@@ -273,8 +281,12 @@ class Soak:
         self._model.batch(changes)
         rebuild(self._by("rebuild"))
 
+    def _expected(self) -> list[tuple[Any, ...]]:
+        """The rows that the table has to hold now."""
+        return self._model.table()
+
     def _faults(self) -> list[str]:
-        expected, path = self._model.table(), self._work.storage.full("")
+        expected, path = self._expected(), self._work.storage.full("")
         readers: dict[str, Callable[[], list[tuple[Any, ...]]]] = {
             "hudi-rs": lambda: rows_by_rust(self._work.storage.uri),
             "Spark": lambda: rows_by_spark(self._spark, path),
