@@ -142,6 +142,14 @@ def get_provider_info() -> dict[str, Any]:
                         "example": None,
                         "default": "slshudi_ledger",
                     },
+                    "more_ledgers": {
+                        "description": "Connections of further ledgers, separated by commas. Pages, `slshudi status` "
+                        "and `slshudi metrics` show their pipelines, too.",
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "ledger_of_team_a,ledger_of_team_b",
+                        "default": None,
+                    },
                     "pipelines_folder": {
                         "description": "The one folder where pipeline files are looked for by name. "
                         "If it is not set, they lie beside the DAG files that name them.",

@@ -63,6 +63,12 @@ def ledger_conn_id() -> str:
     return str(conf.get(SECTION, "ledger_conn_id", fallback="") or LEDGER_CONN_ID)
 
 
+def ledger_conn_ids() -> list[str]:
+    """The connections of the ledgers that pages, `slshudi status` and `slshudi metrics` show."""
+    more = str(conf.get(SECTION, "more_ledgers", fallback="") or "").split(",")
+    return list(dict.fromkeys([ledger_conn_id(), *(name.strip() for name in more if name.strip())]))
+
+
 def pipelines_folder() -> Path | None:
     """The one folder of all pipeline files that are given by name; None unless it is set."""
     named = conf.get(SECTION, "pipelines_folder", fallback="")

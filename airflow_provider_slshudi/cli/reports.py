@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
 from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, work_of
+from airflow_provider_slshudi.cli.prompts import say
 
 if TYPE_CHECKING:
+    from airflow_provider_slshudi.exceptions import SlsHudiError
     from airflow_provider_slshudi.planning.ranges import Range
     from airflow_provider_slshudi.services.verification import Proof
     from airflow_provider_slshudi.views.standing import PipelineView
@@ -56,17 +58,19 @@ def add_status(commands: Commands) -> None:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from airflow_provider_slshudi import settings
     from airflow_provider_slshudi.exceptions import ConfigError
-    from airflow_provider_slshudi.hooks.ledger import LedgerHook
-    from airflow_provider_slshudi.views.standing import Need, pipelines
+    from airflow_provider_slshudi.hooks.ledger import each_ledger
+    from airflow_provider_slshudi.views.standing import Need, by_need, pipelines
 
-    views = pipelines(LedgerHook(settings.ledger_conn_id()).ledger_as_it_is(), options.pipelines or None)
+    looks, errors = each_ledger(lambda ledger: pipelines(ledger, options.pipelines or None))
+    views = by_need(view for look in looks for view in look)
+    _tell_unread(errors)
     names = {view.name for view in views}
     for name in options.pipelines:
         if name not in names:
+            no_ledger = "no ledger that can be read" if errors else "no ledger"
             raise ConfigError(
-                f"the ledger knows no pipeline {name!r}: a pipeline is known from its first run on",
+                f"{no_ledger} knows a pipeline {name!r}: a pipeline is known from its first run on",
                 source="status",
                 field="pipelines",
                 value=name,
@@ -90,7 +94,12 @@ def _status(options: argparse.Namespace) -> int:
         for view in views:
             for trouble in view.troubles:
                 print(f"{view.name}: {trouble.dag_id} at {trouble.step}: {trouble.message}", file=options.out)
-    return 3 if any(view.need is Need.LOOK for view in views) else 0
+    return 3 if errors or any(view.need is Need.LOOK for view in views) else 0
+
+
+def _tell_unread(errors: Mapping[str, SlsHudiError]) -> None:
+    for conn_id, error in errors.items():
+        say(f"the ledger of connection {conn_id!r} could not be read: {error}")
 
 
 def _row(view: PipelineView) -> tuple[object, ...]:
@@ -114,12 +123,13 @@ def _as_dict(view: PipelineView) -> dict[str, Any]:
 
 
 def _metrics(options: argparse.Namespace) -> int:
-    from airflow_provider_slshudi import settings
-    from airflow_provider_slshudi.hooks.ledger import LedgerHook
+    from airflow_provider_slshudi.hooks.ledger import each_ledger
     from airflow_provider_slshudi.views.metrics import exposition, metrics
 
-    options.out.write(exposition(metrics(LedgerHook(settings.ledger_conn_id()).ledger_as_it_is())))
-    return 0
+    looks, errors = each_ledger(metrics)
+    options.out.write(exposition(figure for look in looks for figure in look))
+    _tell_unread(errors)
+    return 3 if errors else 0
 
 
 def _lag(options: argparse.Namespace) -> int:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk import BaseHook
 
 from airflow_provider_slshudi import settings
-from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.exceptions import ConfigError, SlsHudiError
 from airflow_provider_slshudi.hooks.connections import find_connection, require_used
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
     from airflow_provider_slshudi.ledger.ledger import Ledger
+
+Shown = TypeVar("Shown")
 
 FIELDS = ("host", "port", "schema", "login", "password")
 DIALECTS = ("sqlite", "postgresql", "mysql")
@@ -129,6 +131,31 @@ class LedgerHook(BaseHook):
 
     def _wrong(self, field: str, message: str) -> ConfigError:
         return ConfigError(f"connection {self.ledger_conn_id!r}: {message}", source=self.ledger_conn_id, field=field)
+
+
+def each_ledger(look: Callable[[Ledger], Shown]) -> tuple[list[Shown], dict[str, SlsHudiError]]:
+    """What a look at each ledger of `settings.ledger_conn_ids` gives, and the errors of the others by connection.
+
+    Args:
+        look: reads a ledger. Two connections of one database are one ledger.
+
+    Raises:
+        SlsHudiError: no ledger can be read; that of the first.
+    """
+    shown: list[Shown] = []
+    ledgers: list[Ledger] = []
+    errors: dict[str, SlsHudiError] = {}
+    for conn_id in settings.ledger_conn_ids():
+        try:
+            ledger = LedgerHook(conn_id).ledger_as_it_is()
+            if ledger not in ledgers:
+                shown.append(look(ledger))
+                ledgers.append(ledger)
+        except SlsHudiError as error:
+            errors[conn_id] = error
+    if not ledgers:
+        raise next(iter(errors.values()))
+    return shown, errors
 
 
 @cache

@@ -1,12 +1,12 @@
 """Who may see which pipeline: a user who may read the DAG that writes it, by Airflow's own permissions.
 
-A tag says which pipeline a DAG belongs to, and any DAG may carry any tag. So a tag opens no page by itself: the ledger
+A tag says which pipeline a DAG belongs to, and any DAG may carry any tag. So a tag opens no page by itself: a ledger
 knows which DAGs have worked on the pipeline, and the viewer has to be allowed to read one of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated
@@ -21,11 +21,12 @@ from fastapi import Depends, HTTPException, status
 from sqlalchemy import select
 
 from airflow_provider_slshudi import settings
+from airflow_provider_slshudi.exceptions import LedgerUnavailable, SlsHudiError
 from airflow_provider_slshudi.handover.names import pipeline_of
-from airflow_provider_slshudi.hooks.ledger import LedgerHook
+from airflow_provider_slshudi.hooks.ledger import each_ledger
 from airflow_provider_slshudi.ledger.ledger import Ledger
 
-__all__ = ["SessionDep", "Viewer", "ViewerDep", "is_paused", "ledger_of_pages"]
+__all__ = ["SessionDep", "Viewer", "ViewerDep", "is_paused"]
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,13 @@ class Viewer:
     reads_logs: Callable[[str], bool]
 
     @cached_property
-    def _writers(self) -> dict[str, frozenset[str]]:
-        return ledger_of_pages().writers()
+    def _looks(self) -> tuple[list[tuple[Ledger, Mapping[str, frozenset[str]]]], dict[str, SlsHudiError]]:
+        return each_ledger(lambda ledger: (ledger, ledger.writers()))
+
+    @property
+    def silent_ledgers(self) -> dict[str, SlsHudiError]:
+        """By connection, why a ledger cannot be read."""
+        return self._looks[1]
 
     @cached_property
     def dags(self) -> dict[str, list[str]]:
@@ -53,25 +59,53 @@ class Viewer:
 
     @property
     def waiting(self) -> list[str]:
-        """Pipelines of DAGs that they may read, none of which has run yet: they have no page."""
-        return sorted(name for name in self.tagged if name not in self._writers)
+        """Pipelines of DAGs that they may read, of which no ledger knows a run: they have no page."""
+        return sorted(name for name in self.tagged if not any(name in writers for _, writers in self._looks[0]))
 
-    def require(self, pipeline: str) -> list[str]:
-        """The pipeline's DAGs that they may read.
+    def ledgers(self) -> dict[Ledger, list[str]]:
+        """The ledgers that can be read, each with its pipelines whose pages they may see."""
+        return {
+            ledger: sorted(name for name in self.dags if self.readable & writers.get(name, frozenset()))
+            for ledger, writers in self._looks[0]
+        }
+
+    def require(self, pipeline: str) -> tuple[Ledger, list[str]]:
+        """The pipeline's ledger, and its DAGs that they may read.
 
         Raises:
-            HTTPException: they may not see the pipeline. The answer does not tell whether there is such a pipeline.
+            HTTPException: they may not see the pipeline, and the answer does not tell whether there is such a pipeline;
+                or several ledgers have one of this name.
+            LedgerUnavailable: no ledger that can be read has it, and another one cannot be read.
         """
-        if pipeline not in self.dags:
+        ledgers = [ledger for ledger, names in self.ledgers().items() if pipeline in names]
+        if not ledgers and pipeline in self.tagged:
+            for conn_id, error in self.silent_ledgers.items():
+                raise LedgerUnavailable(f"connection {conn_id!r}: {error}")
+        if not ledgers:
             raise HTTPException(status.HTTP_403_FORBIDDEN, "You may not read a DAG that writes such a pipeline.")
-        return self.dags[pipeline]
+        if len(ledgers) > 1:
+            raise HTTPException(
+                status.HTTP_409_CONFLICT,
+                f"Several ledgers have a pipeline {pipeline}: [slshudi] ledger_conn_id and more_ledgers may name one.",
+            )
+        return ledgers[0], self.dags[pipeline]
+
+    def require_transaction(self, id_: str) -> tuple[Ledger, list[str]]:
+        """The ledger of a transaction, and the DAGs of its pipeline that they may read.
+
+        Raises:
+            HTTPException, LedgerUnavailable: as `require`; a transaction that no ledger has is one they may not see.
+        """
+        transactions = (ledger.find(id_) for ledger in self.ledgers())
+        return self.require(next((item.pipeline for item in transactions if item is not None), ""))
 
     def sees_values(self, pipeline: str) -> bool:
         """Whether they may see values of a pipeline's logs, as they may where they read its DAG's task logs."""
         return any(map(self.reads_logs, self._readable_writers(pipeline)))
 
     def _readable_writers(self, pipeline: str) -> list[str]:
-        return sorted(self._writers.get(pipeline, frozenset()) & self.readable)
+        writers = (of.get(pipeline, frozenset()) for _, of in self._looks[0])
+        return sorted(self.readable.intersection(frozenset().union(*writers)))
 
     def pipelines_of(self, dag_id: str) -> list[str]:
         """The pipelines of a DAG; several of a fleet's, none if it is no pipeline's or has not run yet.
@@ -100,11 +134,6 @@ def _viewer(user: GetUserDep, session: SessionDep) -> Viewer:
         return manager.is_authorized_dag(method="GET", access_entity=logs, details=details, user=user)
 
     return Viewer(frozenset(readable), tagged, reads_logs)
-
-
-def ledger_of_pages() -> Ledger:
-    """The ledger, as it is."""
-    return LedgerHook(settings.ledger_conn_id()).ledger_as_it_is()
 
 
 def this_airflow() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request, Response, status
@@ -16,7 +17,6 @@ from airflow_provider_slshudi.plugins.access import (
     Viewer,
     ViewerDep,
     is_paused,
-    ledger_of_pages,
     this_airflow,
 )
 from airflow_provider_slshudi.plugins.render import STATIC, page
@@ -55,7 +55,7 @@ def create_app() -> FastAPI:
 
 def fleet(request: Request, viewer: ViewerDep) -> HTMLResponse:
     """All pipelines; the one that needs a person most comes first."""
-    return _fleet(request, sorted(viewer.dags), viewer.waiting)
+    return _fleet(request, viewer, sorted(viewer.dags), viewer.waiting)
 
 
 def pipeline(request: Request, viewer: ViewerDep, name: str, before: str | None = None) -> HTMLResponse:
@@ -67,8 +67,7 @@ def pipeline(request: Request, viewer: ViewerDep, name: str, before: str | None 
         name: the pipeline's.
         before: the id of a transaction: show older ones.
     """
-    dags = viewer.require(name)
-    return _pipeline(request, viewer, name, dags, before)
+    return _pipeline(request, viewer, name, before)
 
 
 def backfill(request: Request, viewer: ViewerDep, session: SessionDep, name: str) -> HTMLResponse:
@@ -80,9 +79,8 @@ def backfill(request: Request, viewer: ViewerDep, session: SessionDep, name: str
         session: of Airflow's database.
         name: the pipeline's.
     """
-    dags = viewer.require(name)
+    ledger, dags = viewer.require(name)
     dag = _dag(dags, name, "backfill")
-    ledger = ledger_of_pages()
     standings = ledger.standings(1, ledger.now(), [name])
     # What a gone shard had cannot be read any more.
     readable_shards = [item for item in shards.shards(standings[0]) if item.shard.status != GONE] if standings else []
@@ -111,11 +109,10 @@ def act_of(request: Request, viewer: ViewerDep, name: str, act: str, transaction
         act: an `Act`'s name.
         transaction: the id that the act is about.
     """
-    dags = viewer.require(name)
+    ledger, dags = viewer.require(name)
     chosen = next((item for item in Act if item.value == act), None)
     if chosen is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such act.")
-    ledger = ledger_of_pages()
     live = ledger.live(name)
     named = next((item for item in live if item.id == transaction), None)
     shown: dict[str, Any] = {
@@ -155,7 +152,8 @@ def of_run(request: Request, viewer: ViewerDep, dag_id: str, run_id: str) -> HTM
     names = viewer.pipelines_of(dag_id)
     if len(names) != 1:
         return _of_names(request, viewer, dag_id, names)
-    batch = ledger_of_pages().of_run(names[0], dag_id, run_id, this_airflow())
+    ledger, _ = viewer.require(names[0])
+    batch = ledger.of_run(names[0], dag_id, run_id, this_airflow())
     if batch is None:
         return _of_names(request, viewer, dag_id, names, f"Run {run_id} made no transaction.")
     return _transaction(request, viewer, batch.id)
@@ -163,7 +161,10 @@ def of_run(request: Request, viewer: ViewerDep, dag_id: str, run_id: str) -> HTM
 
 def figures(viewer: ViewerDep) -> Response:
     """The figures of the pipelines that one may see, for Prometheus."""
-    text = exposition(metrics(ledger_of_pages(), viewer.dags))
+    by_ledger = viewer.ledgers()
+    counts = Counter(name for names in by_ledger.values() for name in names)
+    once = {ledger: [name for name in names if counts[name] == 1] for ledger, names in by_ledger.items()}
+    text = exposition(figure for ledger, names in once.items() for figure in metrics(ledger, names))
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -181,20 +182,19 @@ def _of_names(
     if not names:
         return page(request, "none.html", what=f"DAG {dag_id}")
     if len(names) > 1:
-        return _fleet(request, names, [])
-    return _pipeline(request, viewer, names[0], viewer.require(names[0]), None, remark)
+        return _fleet(request, viewer, names, [])
+    return _pipeline(request, viewer, names[0], None, remark)
 
 
-def _fleet(request: Request, names: list[str], waiting: list[str]) -> HTMLResponse:
-    shown = standing.pipelines(ledger_of_pages(), names)
-    shown_names = {view.name for view in shown}
-    return page(request, "fleet.html", pipelines=shown, waiting=sorted({*names, *waiting} - shown_names))
+def _fleet(request: Request, viewer: Viewer, names: list[str], waiting: list[str]) -> HTMLResponse:
+    by_ledger = ((ledger, sorted({*there} & {*names})) for ledger, there in viewer.ledgers().items())
+    shown = standing.by_need(view for ledger, chosen in by_ledger for view in standing.pipelines(ledger, chosen))
+    unshown = sorted({*names, *waiting} - {view.name for view in shown})
+    return page(request, "fleet.html", pipelines=shown, waiting=unshown, silent=viewer.silent_ledgers)
 
 
-def _pipeline(
-    request: Request, viewer: Viewer, name: str, dags: list[str], before: str | None, said: str | None = None
-) -> HTMLResponse:
-    ledger = ledger_of_pages()
+def _pipeline(request: Request, viewer: Viewer, name: str, before: str | None, said: str | None = None) -> HTMLResponse:
+    ledger, dags = viewer.require(name)
     standings = ledger.standings(standing.NEWEST, ledger.now() - standing.WINDOW, [name])
     if not standings:
         return page(request, "none.html", what=f"Pipeline {name}", dags=dags)
@@ -219,10 +219,7 @@ def _pipeline(
 
 
 def _transaction(request: Request, viewer: Viewer, id_: str) -> HTMLResponse:
-    batch = ledger_of_pages().find(id_)
-    # One that is not there is answered as one that they may not see.
-    dags = viewer.require("" if batch is None else batch.pipeline)
-    ledger = ledger_of_pages()
+    ledger, dags = viewer.require_transaction(id_)
     view = history.transaction(ledger, id_)
     live = view.batch.transaction.state in LIVE
     shown: dict[str, Any] = {"view": view, "live": live, "acts": (Act.RECOVER, Act.ABANDON)}

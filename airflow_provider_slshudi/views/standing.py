@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
@@ -108,7 +108,11 @@ class PipelineView:
 def pipelines(ledger: Ledger, names: Sequence[str] | None = None) -> list[PipelineView]:
     """All pipelines, or those named; the one that needs a person most comes first."""
     since = ledger.now() - WINDOW
-    views = [view_of(standing) for standing in ledger.standings(NEWEST, since, names)]
+    return by_need([view_of(standing) for standing in ledger.standings(NEWEST, since, names)])
+
+
+def by_need(views: Iterable[PipelineView]) -> list[PipelineView]:
+    """The pipelines; the one that needs a person most comes first."""
     return sorted(views, key=_urgency)
 
 

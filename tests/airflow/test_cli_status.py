@@ -48,7 +48,7 @@ def test_status_of_one_as_json_and_of_one_that_nobody_knows(ledger: Ledger, caps
     assert (found["name"], found["need"], found["lag"]) == ("clicks", "not seen yet", None)
     assert found["unnamed"] is None
     assert main(["status", "unheard-of"]) == 1
-    assert "knows no pipeline 'unheard-of'" in capsys.readouterr().err
+    assert "no ledger knows a pipeline 'unheard-of'" in capsys.readouterr().err
 
 
 def test_metrics_are_prometheus_text(ledger: Ledger, capsys: Capture) -> None:

@@ -1,0 +1,87 @@
+"""Pages of an Airflow whose pipelines have several ledgers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from airflow_provider_slshudi.ledger.engine import migrate, open_engine
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.planning.ranges import Range
+from airflow_provider_slshudi.plugins import access
+from airflow_provider_slshudi.plugins.app import create_app
+from tests.machine import connection
+from tests.seen import committed, registered, saw
+
+HERE, THERE, BOTH = "clicks", "views", "sales"
+
+
+@pytest.fixture
+def ledgers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Ledger]]:
+    """Two ledgers by connection: one pipeline is in the first, one in the second, one in both."""
+    made, engines = {}, []
+    for conn_id, names in {"first": (HERE, BOTH), "second": (THERE, BOTH)}.items():
+        file = tmp_path / f"{conn_id}.db"
+        engines.append(open_engine(f"sqlite:///{file}"))
+        migrate(engines[-1])
+        made[conn_id] = Ledger(engines[-1])
+        for name in names:
+            registered(made[conn_id], name, shards=2)
+            saw(made[conn_id], name, unread=300, since=600, shards=2)
+            committed(made[conn_id], name, [Range(0, 0, 50)], "run-0")
+        described = connection("slshudi_ledger", schema=str(file), extra={"dialect": "sqlite"})
+        monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", described)
+    monkeypatch.setenv("AIRFLOW__SLSHUDI__LEDGER_CONN_ID", "first")
+    monkeypatch.setenv("AIRFLOW__SLSHUDI__MORE_LEDGERS", "second, first")
+    yield made
+    for engine in engines:
+        engine.dispose()
+
+
+@pytest.fixture
+def pages() -> TestClient:
+    """The pages as somebody sees them who may read all DAGs."""
+    dags = {name: [f"{name}_tail"] for name in (HERE, THERE, BOTH)}
+    readable = frozenset(dag for of in dags.values() for dag in of)
+    app = create_app()
+    app.dependency_overrides[access._viewer] = lambda: access.Viewer(readable, dags, lambda _: True)
+    return TestClient(app)
+
+
+def test_pages_show_pipelines_of_all_ledgers(ledgers: dict[str, Ledger], pages: TestClient) -> None:
+    batch = committed(ledgers["second"], THERE, [Range(0, 50, 60)], "run-1")
+    fleet = pages.get("/").text
+    assert f"pipelines/{HERE}" in fleet and f"pipelines/{THERE}" in fleet
+    assert pages.get(f"/pipelines/{HERE}").status_code == 200
+    assert batch.id in pages.get(f"/pipelines/{THERE}").text
+    assert pages.get(f"/transactions/{batch.id}").status_code == 200
+    assert pages.get(f"/dags/{THERE}_tail").status_code == 200
+    assert f'pipeline="{THERE}"' in pages.get("/metrics").text
+
+
+def test_a_name_that_two_ledgers_have_has_no_page(ledgers: dict[str, Ledger], pages: TestClient) -> None:
+    answer = pages.get(f"/pipelines/{BOTH}")
+    assert answer.status_code == 409 and "more_ledgers" in answer.text
+    assert f'pipeline="{BOTH}"' not in pages.get("/metrics").text, "Prometheus takes no series twice"
+
+
+def test_a_ledger_that_cannot_be_read_hides_no_other(
+    ledgers: dict[str, Ledger], pages: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__SLSHUDI__MORE_LEDGERS", "typo")
+    fleet = pages.get("/").text
+    assert f"pipelines/{HERE}" in fleet and f"pipelines/{THERE}" not in fleet
+    assert "connection typo could not be read" in fleet and "unpause" not in fleet
+    answer = pages.get(f"/pipelines/{THERE}")
+    assert answer.status_code == 503 and "typo" in answer.text, "not known is not: there is none"
+
+
+def test_the_first_error_is_told_where_no_ledger_can_be_read(
+    pages: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__SLSHUDI__LEDGER_CONN_ID", "typo")
+    answer = pages.get("/")
+    assert answer.status_code == 503 and "typo" in answer.text
