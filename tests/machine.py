@@ -45,8 +45,13 @@ def environment(pipelines: Path | None, ledger: Path, server: LocalSls) -> dict[
 
 
 def write_pipeline(file: Path, table: Path | str, /, **changes: object) -> None:
-    """The example's pipeline with its table elsewhere, at a path or URI; `changes` replace top-level fields."""
-    described = yaml.safe_load((ROOT / "dags" / "pipelines" / "ad_events.yaml").read_text(encoding="utf-8"))
+    """The example's pipeline with its table elsewhere, at a path or URI; `changes` replace top-level fields.
+
+    The example is the one of the file's name, if there is one, and `ad_events` else.
+    """
+    examples = ROOT / "dags" / "pipelines"
+    example = examples / (file.name if (examples / file.name).exists() else "ad_events.yaml")
+    described = yaml.safe_load(example.read_text(encoding="utf-8"))
     described["table"]["path"] = table if isinstance(table, str) else f"file://{table}"
     if (version := table_version()) is not None:
         described["table"]["version"] = version

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import time
 from pathlib import Path
 from typing import Any
@@ -9,10 +11,13 @@ from typing import Any
 import pytest
 from aliyun.log import LogClient, LogItem, PutLogsRequest
 
+import airflow_provider_slshudi
+from airflow_provider_slshudi import tail_dag
 from airflow_provider_slshudi.local import LocalSls
 from tests.airflow.dagtest import TestedDags
 from tests.local.sdk import by_ip
 from tests.machine import ROOT, environment, write_pipeline
+from tests.services import hive_metastore
 
 pytestmark = pytest.mark.long
 ORDER: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -24,38 +29,58 @@ ORDER: tuple[tuple[str, dict[str, Any]], ...] = (
     ("override", {"act": "rebuild-ledger", "reason": "to see that nothing changes"}),
     ("maintenance", {}),
     ("verify", {"source": True}),
+    ("fleet", {}),
+    ("operators", {}),
 )
 COUNT = 200
 
 
-def put(client: LogClient, first: int) -> None:
-    """Some ad events from a number on."""
+def put(client: LogClient, logstore: str, names: tuple[str, str], first: int = 0) -> None:
+    """Some logs with an id and a time in milliseconds, whose keys are given, from a number on."""
     now = int(time.time())
-    contents = [
-        [("event_id", f"event-{number}"), ("event_time", str(now * 1000))] for number in range(first, first + COUNT)
-    ]
+    id_, at = names
+    contents = [[(id_, f"id-{number}"), (at, str(now * 1000))] for number in range(first, first + COUNT)]
     items = [LogItem(now, contents=content) for content in contents]
-    client.put_logs(PutLogsRequest("ads", "events", "ads", "10.0.0.1", items))
+    client.put_logs(PutLogsRequest("ads", logstore, "ads", "10.0.0.1", items))
+
+
+def rows(table: Path) -> int:
+    """As hudi-rs counts them."""
+    from hudi import HudiTableBuilder
+
+    return sum(batch.num_rows for batch in HudiTableBuilder.from_base_uri(f"file://{table}").build().read())
 
 
 def test_each_example_runs_and_every_log_is_in_the_table_once(tmp_path: Path) -> None:
     assert {role for role, _ in ORDER} == {file.stem.removeprefix("slshudi_") for file in (ROOT / "dags").glob("*.py")}
-    pipelines = tmp_path / "pipelines"
+    pipelines, lake = tmp_path / "pipelines", tmp_path / "lake"
     pipelines.mkdir()
-    write_pipeline(pipelines / "ad_events.yaml", tmp_path / "lake" / "ad_events")
-    with LocalSls(tmp_path / "sls") as server:
+    write_pipeline(pipelines / "ad_events.yaml", lake / "ad_events")
+    with LocalSls(tmp_path / "sls") as server, hive_metastore() as metastore:
+        write_pipeline(
+            pipelines / "ad_users.yaml", lake / "ad_users", catalog={"metastore": metastore, "database": "lake"}
+        )
         client = by_ip(server.connection())
         client.create_project("ads", "tests")
-        client.create_logstore("ads", "events", ttl=7, shard_count=1)
+        for logstore in ("events", "users"):
+            client.create_logstore("ads", logstore, ttl=7, shard_count=1)
+        put(client, "users", ("user_id", "updated_at"))
         variables = environment(pipelines, tmp_path / "ledger.db", server)
         examples = TestedDags(tmp_path / "airflow", ROOT / "dags", variables)
         for number, (role, conf) in enumerate(ORDER):
-            if role in ("tail", "backfill"):
-                put(client, number * COUNT)
-            states, _ = examples.run(f"slshudi_{role}.py", conf)
-            assert {*states.values()} <= {"success", "skipped"} and "success" in states.values(), (role, states)
-    # The proof of the last one compared every log with the service; this counts them once more.
-    from hudi import HudiTableBuilder
+            if role in ("tail", "backfill", "fleet"):
+                put(client, "events", ("event_id", "event_time"), number * COUNT)
+            states, output = examples.run(f"slshudi_{role}.py", conf)
+            well = {*states.values()} <= {"success", "skipped"} and "success" in states.values()
+            assert well, f"{role}: {states}\n{output[-6000:]}"
+    assert not (ROOT / "dags" / "spark-warehouse").exists(), "a driver left something in its working directory"
+    # The proof of `verify` compared every log with the service; these count them once more.
+    assert rows(lake / "ad_events") == 3 * COUNT
+    assert rows(lake / "ad_users") == COUNT
 
-    batches = HudiTableBuilder.from_base_uri(f"file://{tmp_path / 'lake' / 'ad_events'}").build().read()
-    assert sum(batch.num_rows for batch in batches) == 2 * COUNT
+
+def test_each_public_operator_is_in_an_example() -> None:
+    files = [Path(inspect.getfile(tail_dag)), *(ROOT / "dags").glob("*.py")]
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+    used = {node.id for node in nodes if isinstance(node, ast.Name)}
+    assert {name for name in airflow_provider_slshudi.__all__ if name.startswith("SlsHudi")} <= used
