@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
+from importlib.metadata import version
+from importlib.util import find_spec
 
+from airflow_provider_slshudi import __version__
 from airflow_provider_slshudi.cli import backfill, doctor, init, ledger, pack, repair, reports, schema, table
 from airflow_provider_slshudi.exceptions import SlsHudiError
 
@@ -44,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="slshudi", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--version", action=_Version, help="versions of this package and of what it stands on")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     commands.add_parser("demo", help="the whole way on this machine, with a proof")
     commands.add_parser("local-sls", help="an SLS-compatible server on this machine, in the foreground")
@@ -65,6 +70,26 @@ def _parser() -> argparse.ArgumentParser:
     ):
         add(commands)
     return parser
+
+
+class _Version(argparse.Action):
+    """Prints the versions that a report of an error needs, and ends."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str | None = None) -> None:
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from airflow_provider_slshudi.spark.pins import HUDI_PACKAGE
+
+        names = ("apache-airflow", "pyspark", "pyarrow")
+        decoder = "ptars" if find_spec("slshudi_native") is None else "slshudi-native"
+        print(f"slshudi {__version__}")
+        for name in names:
+            print(f"{name} {version(name)}")
+        print(f"hudi {HUDI_PACKAGE.rpartition(':')[2]}")
+        print(f"decoder: {decoder} {version(decoder)}")
+        print(f"python {platform.python_version()}")
+        parser.exit()
 
 
 def _demo(arguments: Sequence[str]) -> int:

@@ -13,9 +13,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from airflow_provider_slshudi.sls.service import LogService
     from airflow_provider_slshudi.transaction.context import Run, Work
 
+_WIDEST = 10_000
+"""Characters of a line that is no terminal's."""
 Commands = Any
 """The result of argparse's `add_subparsers`."""
 
@@ -72,23 +76,44 @@ def print_json(out: TextIO, value: Any) -> None:
 def print_table(out: TextIO, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Prints a table, or that it is empty.
 
+    On a terminal that is narrower than the table each row becomes a block of lines, one for each cell, so that an id
+    stays in one piece. Elsewhere columns are parted by spaces, as other programs read them.
+
     Args:
-        out: where it is printed.
+        out: where it is printed; its width counts if it is a terminal.
         title: stands above the table.
         columns: the headings.
         rows: the cells of each row, as many as `columns`.
     """
+    from rich import box
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left")
+    cells = [[_cell(value) for value in row] for row in rows]
+    on_terminal = out.isatty()
+    table = Table(title=title, title_justify="left", box=box.HEAVY_HEAD if on_terminal else None, pad_edge=on_terminal)
     for name in columns:
         table.add_column(name, overflow="fold")
+    for row in cells:
+        table.add_row(*row)
+    console = Console(file=out, highlight=False, markup=False, width=None if on_terminal else _WIDEST)
+    if not cells:
+        console.print(f"{title}: none")
+    elif Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum <= console.width:
+        console.print(table)
+    else:
+        _print_blocks(console, title, columns, cells)
+
+
+def _print_blocks(console: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Prints each row as lines of heading and cell."""
+    console.print(title)
+    width = max(map(len, columns))
     for row in rows:
-        table.add_row(*(_cell(value) for value in row))
-    # A pipe has no width to keep to.
-    console = Console(file=out, highlight=False, markup=False, width=None if out.isatty() else 240)
-    console.print(table if table.row_count else f"{title}: none")
+        console.print()
+        for name, cell in zip(columns, row, strict=True):
+            console.print(f"{name:<{width}}  {cell}".rstrip(), soft_wrap=True)
 
 
 def _plain(value: object) -> str:

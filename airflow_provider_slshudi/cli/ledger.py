@@ -27,7 +27,7 @@ def add_to(commands: Commands) -> None:
     show = ledger.add_parser("show", help="transactions, or one of them in full")
     show.add_argument("transaction", nargs="?", help="a transaction's id")
     show.add_argument("--pipeline", help="only of this pipeline, by its name in the ledger")
-    show.add_argument("--limit", type=int, default=20, help="how many of each pipeline, newest first (default: 20)")
+    show.add_argument("--limit", type=_count, default=20, help="how many at most, newest first (default: 20)")
     show.set_defaults(run=_show)
 
     rebuild = ledger.add_parser("rebuild", help="make a pipeline's ledger anew from its table; pause its DAGs first")
@@ -56,7 +56,8 @@ def _show(options: argparse.Namespace) -> int:
     if options.transaction:
         _show_one(ledger, options)
         return 0
-    transactions = [item for name in _names(ledger, options) for item in ledger.last(name, options.limit)]
+    newest = (item for name in _names(ledger, options) for item in ledger.last(name, options.limit))
+    transactions = sorted(newest, key=lambda item: item.id, reverse=True)[: options.limit]
     if options.json:
         print_json(options.out, [_as_dict(item) for item in transactions])
     else:
@@ -148,6 +149,12 @@ def _hook() -> LedgerHook:
 
 def _names(ledger: Ledger, options: argparse.Namespace) -> list[str]:
     return [item.name for item in ledger.pipelines()] if options.pipeline is None else [options.pipeline]
+
+
+def _count(text: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text[:20]!r} is no number of transactions")
 
 
 def _days(text: str) -> int:

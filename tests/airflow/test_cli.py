@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -11,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_slshudi import cli
+from airflow_provider_slshudi import __version__, cli
+from airflow_provider_slshudi.cli.common import print_table
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.ledger.records import Kind
 from airflow_provider_slshudi.local import LocalSls
@@ -67,6 +69,44 @@ def test_ledger_show_lists_transactions_and_shows_one_in_full(
     assert shown["ranges"] == [{"shard": 0, "begin": 10, "end": 25, "gap": False, "rows": None, "bytes": None}]
     assert cli.main(["ledger", "show", begun.id]) == 0
     assert begun.id in capsys.readouterr().out
+
+
+def test_a_limit_holds_for_all_pipelines_together(ledger_connection: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger = LedgerHook().ledger()
+    begun = []
+    for name in ("clicks", "views", "sales"):
+        ledger.register(name, f"sls://shop/{name}", f"file:///lake/{name}")
+        begun.append(ledger.begin(name, Kind.TAIL, [Range(0, 10, 25)], "tail", "run-1").id)
+    assert cli.main(["ledger", "show", "--limit", "2", "--json"]) == 0
+    assert [item["id"] for item in json.loads(capsys.readouterr().out)] == sorted(begun, reverse=True)[:2]
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["ledger", "show", "--limit", "0"])
+
+
+def test_a_pipe_gets_columns_and_a_narrow_terminal_whole_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    id_, columns = "20261130T075120677000-0a1b2c", ("transaction", "pipeline", "state", "rows")
+    rows = [(id_, "a_pipeline_with_a_long_name", "COMMITTED", 1_000_000)]
+    pipe, narrow = io.StringIO(), Terminal()
+    print_table(pipe, "Transactions", columns, rows)
+    assert pipe.getvalue().isascii() and pipe.getvalue().splitlines()[2].split() == [str(cell) for cell in rows[0]]
+    monkeypatch.setenv("COLUMNS", "60")
+    print_table(narrow, "Transactions", columns, rows)
+    assert id_ in narrow.getvalue() and "│" not in narrow.getvalue()
+    monkeypatch.setenv("COLUMNS", "120")
+    print_table(wide := Terminal(), "Transactions", columns, rows)
+    assert id_ in wide.getvalue() and "│" in wide.getvalue()
+
+
+def test_the_version_names_what_a_report_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main(["--version"])
+    told = capsys.readouterr().out
+    assert told.startswith(f"slshudi {__version__}\n")
+    assert all(f"{name} " in told for name in ("apache-airflow", "pyspark", "hudi", "python")) and "decoder: " in told
 
 
 def test_an_error_is_one_line_and_a_wrong_call_is_a_usage(

@@ -88,9 +88,11 @@ def _distributed(channel: Channel, keys: Keys) -> Gateway:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    verb, order = channel.job.verb, channel.job.order
+    verb, order, context = channel.job.verb, channel.job.order, SparkContext.getOrCreate()
+    # Spark's SQL makes a warehouse folder for tables without a path, by default in the working directory.
+    context._jsc.sc().conf().set("spark.sql.warehouse.dir", f"{context._temp_dir}/warehouse")
     if verb is Verb.APPEND:
-        with SparkContext.getOrCreate() as spark:
+        with context as spark:
             gateway = _prepared(spark, channel)
             verbs.append(spark, order, keys)
         return gateway
