@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark import SparkContext
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.handover.batch_files import Claim
+from airflow_provider_slshudi.handover.batch_files import Attempt
 from airflow_provider_slshudi.hudi.client import commit, instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.planning.ranges import Density, Range
@@ -28,7 +28,7 @@ from airflow_provider_slshudi.spark.runtime import leave, quiet
 from airflow_provider_slshudi.storage.files import Storage
 
 
-class Unclaimed(Claim):
+class Unfenced(Attempt):
     """Asks nobody: a batch without a fence."""
 
     def require(self) -> None:
@@ -57,7 +57,7 @@ def main(order: str) -> None:
         with granted(spark, source, served(os.environ)) as access:
             task = AppendTask(
                 ReadSpec(access, pipeline.name, RowSpec.of(pipeline), read_limits(source, work)),
-                Unclaimed(storage, "", instant, 0),
+                Unfenced(storage, "", instant, 0),
                 table.partition.name if table.partition else None,
                 pipeline.batch.target_file_bytes,
             )

@@ -36,7 +36,7 @@ from sqlalchemy import Engine, delete, event, insert, text
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.handover import batch_files, fencing
-from airflow_provider_slshudi.handover.batch_files import Claim, Manifest, Owner, RangeDone
+from airflow_provider_slshudi.handover.batch_files import Attempt, Manifest, Owner, RangeDone
 from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
 from airflow_provider_slshudi.hudi.instant_metadata import PIPELINE_KEY, TRANSACTION_KEY
 from airflow_provider_slshudi.hudi.layout import FOLDER
@@ -135,13 +135,13 @@ class DriverFiles:
             self._storage.write(f"{FOLDER}/{instant}.inflight", b"")
             batch_files.write_manifest(self._storage, self._manifest(order))
         elif verb is Verb.COMMIT:
-            claim = Claim(self._storage, order.transaction, instant, order.token)
-            claim.manifest()
-            extra = claim.read_extra(order.extra)
+            attempt = Attempt(self._storage, order.transaction, instant, order.token)
+            attempt.manifest()
+            extra = attempt.read_extra(order.extra)
             complete(self._storage, instant, extra)
 
     def _manifest(self, order: JobOrder) -> Manifest:
-        batch = Claim(self._storage, order.transaction, order.instant, order.token).order(order.digest)
+        batch = Attempt(self._storage, order.transaction, order.instant, order.token).order(order.digest)
         done = [
             RangeDone(shard, begin, end, rows=ROWS, bytes=BYTES, first_time=1, last_time=2)
             for shard, begin, end in batch.ranges

@@ -122,7 +122,7 @@ def upsert(spark: SparkContext, folder: Path, merge: dict[str, Any], size: int) 
     read: Any = None
     task = _Task(
         ReadSpec(read, pipeline.name, RowSpec.of(pipeline), {}),
-        order.claim(storage),
+        order.attempt(storage),
         upsert_spec(pipeline, INSTANT, Completed(frozenset(), "")),
         max(2, size // WRITE_BYTES),
         None,

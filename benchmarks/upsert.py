@@ -133,7 +133,7 @@ def ours(spark: SparkSession, given: dict[str, Any]) -> None:
     read: Any = None
     task = _Task(
         ReadSpec(read, pipeline.name, RowSpec.of(pipeline), {}),
-        order.claim(storage),
+        order.attempt(storage),
         upsert_spec(pipeline, instant, Completed.of(Timeline.load(storage))),
         tasks,
         None,

@@ -108,9 +108,9 @@ class BatchOrder:
         """The pipeline, validated at its first use."""
         return Pipeline.model_validate(self.pipeline)
 
-    def claim(self, storage: Storage) -> Claim:
-        """The claim that goes with this order."""
-        return Claim(storage, self.transaction, self.instant, self.token)
+    def attempt(self, storage: Storage) -> Attempt:
+        """The attempt that this order asks for."""
+        return Attempt(storage, self.transaction, self.instant, self.token)
 
 
 @dataclass(frozen=True)
@@ -209,8 +209,8 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A transaction's claim on an instant of the table, which stands while its order exists; travels to the executors.
+class Attempt:
+    """One attempt of a transaction to write an instant, wanted while its order exists; travels to the executors.
 
     Attributes:
         storage: the table's.
@@ -222,21 +222,21 @@ class Claim:
     instant: str
     token: int
 
-    def is_standing(self) -> bool:
+    def is_wanted(self) -> bool:
         """Whether the order exists: a rollback deletes it first, and without it nothing can be committed."""
         return self.storage.exists(_order_path(self.instant, self.token))
 
-    def require(self) -> None:
+    def require_wanted(self) -> None:
         """Checks that an append is still wanted; for executors, which have no way to the ledger.
 
         Raises:
             ManifestError: the order is gone; another run decided the transaction meanwhile.
         """
-        if not self.is_standing():
+        if not self.is_wanted():
             raise self._withdrawn()
 
     def order(self, digest: str | None) -> BatchOrder:
-        """The order of the append; raises as `require`, and as `standing_order`."""
+        """The order of the append; raises as `require_wanted`, and as `standing_order`."""
         order = self.standing_order(digest)
         if order is None:
             raise self._withdrawn()

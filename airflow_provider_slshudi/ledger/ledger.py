@@ -168,7 +168,7 @@ class Ledger:
             reads.get(connection, id)
             transactions.note(connection, id, what, detail)
 
-    claim = _writing(transactions.claim)
+    reserve_act = _writing(transactions.reserve_act)
     save_shards = _writing(pipeline_rows.save_shards)
     save_backlog_sample = _writing(samples.save)
     backlog_samples = _reading(samples.last)

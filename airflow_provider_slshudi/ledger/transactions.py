@@ -356,20 +356,20 @@ def note(connection: Connection, id: str, what: str, detail: str | Mapping[str, 
     connection.execute(insert(models.events).values(row))
 
 
-def claim(
+def reserve_act(
     connection: Connection, pipeline: str, id: str, what: str, by: str, longest: timedelta, instead: str = ""
 ) -> str:
     """Says who does `what` for a transaction, which one alone should do.
 
-    It is `by`, from now on, if no other run claimed it for `longest`, or `instead` did last; else the one that did.
+    It is `by`, from now on, if no other run reserved it for `longest`, or `instead` did last; else the one that did.
 
     Args:
         pipeline: its name.
         id: the transaction's.
-        what: the act that is claimed.
+        what: the act that is reserved.
         by: the run, as text.
-        longest: after it another run may claim the act.
-        instead: a run whose claim may be taken at once.
+        longest: after it another run may reserve the act.
+        instead: a run whose reservation may be taken at once.
     """
     reads.lock_pipeline(connection, pipeline)
     last = next((event for event in reversed(reads.events(connection, id)) if event.what == what), None)
@@ -378,7 +378,7 @@ def claim(
         return by
     if last.detail not in (instead, by) and is_within(last.at, longest, now(connection)):
         return last.detail
-    # In its place: a pipeline in trouble is claimed each minute.
+    # In its place: a pipeline in trouble is reserved each minute.
     table, is_it = models.events.c, {"detail": plain(by), "at": now(connection)}
     replaced = connection.execute(
         update(models.events).where(table.transaction_id == id, table.what == what).values(is_it)

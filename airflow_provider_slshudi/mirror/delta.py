@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from airflow_provider_slshudi.config.arrow import arrow_type
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.mirror.following import PLACE_KEY, Columns, Telling
-from airflow_provider_slshudi.mirror.live import BaseFile, Change, Place, group_of
+from airflow_provider_slshudi.mirror.table_changes import BaseFile, Change, Place, group_of
 from airflow_provider_slshudi.storage import objectstore
 from airflow_provider_slshudi.storage.files import DELTA_LOG, Storage
 

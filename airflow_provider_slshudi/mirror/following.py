@@ -14,7 +14,7 @@ from airflow_provider_slshudi.exceptions import MirrorFailed, MirrorRefused, Sls
 from airflow_provider_slshudi.hudi.evolution import TableSchema
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS, type_of_avro
 from airflow_provider_slshudi.hudi.timeline import Timeline
-from airflow_provider_slshudi.mirror.live import (
+from airflow_provider_slshudi.mirror.table_changes import (
     ACTION_KEY,
     BaseFile,
     Change,

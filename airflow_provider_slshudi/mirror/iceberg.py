@@ -14,7 +14,7 @@ from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.table import IcebergMirror as Settings
 from airflow_provider_slshudi.mirror.following import PLACE_KEY, Columns, Telling
 from airflow_provider_slshudi.mirror.iceberg_types import name_mapping, partition_value, schema_of, spec_of
-from airflow_provider_slshudi.mirror.live import BaseFile, Change, Place, group_of
+from airflow_provider_slshudi.mirror.table_changes import BaseFile, Change, Place, group_of
 from airflow_provider_slshudi.storage import objectstore
 from airflow_provider_slshudi.storage.files import Storage
 

@@ -49,8 +49,8 @@ _log = logging.getLogger(__name__)
 _COMMITS = 60
 _EVENTS = 100
 _TELLS = "asset event by"
-# Airflow has the event a moment after the claim, with the success of the task that claimed.
-_CLAIM = timedelta(minutes=10)
+# Airflow has the event a moment after the reservation, with the success of the task that made it.
+_RESERVED = timedelta(minutes=10)
 # Airflow's old events may have been cleaned away; no DAG waits for a bell that long.
 _LONGEST = timedelta(days=7)
 
@@ -87,7 +87,7 @@ def tell(outlets: Iterable[object], context: Context, work: Work, settled: Itera
     transactions = _untold(asset, context, work, settled, airflow)
     mine = [item for item in transactions if _tells(context, work, item, airflow)]
     told_ids: set[str] = set()
-    # The run that claimed before may have ended with its event since we looked; if Airflow does not say, we did look.
+    # The run that reserved it may have ended with its event since we looked; if Airflow does not say, we did look.
     with suppress(AirflowRuntimeError):
         told_ids = _told_since(asset, mine)
     untold = [item for item in mine if item.id not in told_ids]
@@ -139,12 +139,12 @@ def _tells(context: Context, work: Work, committed: Transaction, airflow: str) -
     The ledger keeps which one it is, for each Airflow: that has the event only with the success of its task.
     """
     from airflow_provider_slshudi.transaction.context import run_of
-    from airflow_provider_slshudi.transaction.dangling import claims
+    from airflow_provider_slshudi.transaction.dangling import reserve_act
 
     # Airflow may not give its name for a moment.
     airflow = airflow or run_of(work.ledger, committed).airflow
     name = hashlib.sha256(airflow.encode()).hexdigest()[:16]
-    return claims(work, committed.id, f"{_TELLS} {name}", _CLAIM, AirflowRuns(context["ti"]), airflow)
+    return reserve_act(work, committed.id, f"{_TELLS} {name}", _RESERVED, AirflowRuns(context["ti"]), airflow)
 
 
 def _is_over(context: Context, work: Work, committed: Transaction, airflow: str) -> bool:

@@ -113,8 +113,8 @@ class SlsHudiLookOperator(ConnectedTask, BaseOperator):
         """All pipelines that have something to do, the most urgent first; and those whose next log is news.
 
         One in trouble rests for a minute, and is not asked: where a run follows the one before at once, and where no
-        batch ever went well. There is no batch at which a run claims it, so each would start a task. One whose table's
-        file system does not answer rests for ten, since a process that asks it may stay for good.
+        batch ever went well. There is no batch at which a run reserves it, so each would start a task. One whose
+        table's file system does not answer rests for ten, since a process that asks it may stay for good.
         """
         from airflow_provider_slshudi.sls.transport import answers
         from airflow_provider_slshudi.transaction.news import News

@@ -27,7 +27,7 @@ def plan_tail(
     `limits.max_bytes`, and at least one log group of each shard. Where `on_expired` is "skip", cursors that the
     service has dropped become gaps, which count no bytes. Where there are more than `MOST_RANGES` ranges, shards take
     turns: the one after `last_shard()`, where the batch before ended, is next. Nothing is read of the shards `held`,
-    which wait for others (`order.waiting`).
+    which wait for others (`shard_order.waiting`).
 
     Args:
         pipeline_name: for errors.
@@ -84,8 +84,8 @@ def plan_backfill(
 ) -> list[Range]:
     """The sorted ranges of a backfill's next batch: the beginning of what `left_to_backfill` gives, and raises.
 
-    Returns about `limits.max_bytes`, at most `MOST_RANGES` ranges, nothing of the shards `held` (`order.waiting`), and
-    none once nothing is left.
+    Returns about `limits.max_bytes`, at most `MOST_RANGES` ranges, nothing of the shards `held`
+    (`shard_order.waiting`), and none once nothing is left.
 
     Args:
         pipeline_name: for errors.

@@ -7,7 +7,7 @@ import logging
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ColumnMismatch
 from airflow_provider_slshudi.handover import batch_files
-from airflow_provider_slshudi.handover.batch_files import Claim
+from airflow_provider_slshudi.handover.batch_files import Attempt
 from airflow_provider_slshudi.hudi import evolution
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.hudi.timeline import Timeline
@@ -51,8 +51,8 @@ def promise(work: Work, transaction: Transaction) -> str:
     overtook, it would hide them, so the batch must not be recorded. The caller holds the lease.
     """
     instant = transaction.instant or ""
-    claim = Claim(work.storage, transaction.id, instant, transaction.token)
-    order = claim.order(transaction.order_digest)
+    attempt = Attempt(work.storage, transaction.id, instant, transaction.token)
+    order = attempt.order(transaction.order_digest)
     timeline = work.timeline()
     now = evolution.schema_of_now(work.storage, timeline)
     pipeline = Pipeline.model_validate(work.planned(order))

@@ -1,4 +1,4 @@
-"""Transactions whose run may have ended: which dangle, whom they keep waiting, and which batches are claimed."""
+"""Transactions whose run may have ended: which dangle, whom they keep waiting, and which acts a run reserved."""
 
 from __future__ import annotations
 
@@ -136,27 +136,27 @@ def claimant(run: Run) -> str:
     return f"{run.airflow}|{run}"
 
 
-def claims(work: Work, transaction: str, what: str, longest: timedelta, ended: Ended, airflow: str = "") -> bool:
-    """Whether this run is the one: the first that claimed it, or the next once that one is over, or after `longest`.
+def reserve_act(work: Work, transaction: str, what: str, longest: timedelta, ended: Ended, airflow: str = "") -> bool:
+    """Whether this run is the one: the first that reserved it, or the next once that one is over, or after `longest`.
 
-    `airflow` is the name of the Airflow whose runs claim it, if that is known.
+    `airflow` is the name of the Airflow whose runs reserve it, if that is known.
 
     Args:
         work: the pipeline's.
         transaction: its id.
-        what: the act that is claimed.
-        longest: after it another run may claim the act.
+        what: the act that is reserved.
+        longest: after it another run may reserve the act.
         ended: tells whether a run has ended.
         airflow: see above.
     """
     me = claimant(work.run)
-    claim = partial(work.ledger.claim, work.pipeline.name, transaction, what, me, longest)
-    holder = claim()
+    reserve = partial(work.ledger.reserve_act, work.pipeline.name, transaction, what, me, longest)
+    holder = reserve()
     if holder != me:
         named, _, run = holder.partition("|")
         dag_id, _, run_id = run.partition("/")
         if ended(Run(dag_id, run_id, named or airflow)):
-            holder = claim(instead=holder)
+            holder = reserve(instead=holder)
     return holder == me
 
 

@@ -45,6 +45,18 @@ class Decision(str, Enum):
         return self.value.startswith("STOP")
 
 
+class Obstacle(str, Enum):
+    """Why a recorded batch is rolled back instead of committed again; its value is the reason for logs and events.
+
+    OVERTAKEN: another write completed after an upsert began, which did not read it. COMMITTED_ELSEWHERE: another
+    ledger's batch has the same ranges. WITHDRAWN: a run that began to roll the batch back deleted its order.
+    """
+
+    OVERTAKEN = "what it merged is out of date: instant {instant} was completed since"
+    COMMITTED_ELSEWHERE = "another ledger's batch has committed the same ranges as instant {instant}"
+    WITHDRAWN = "its order was withdrawn: a rollback of it was begun, and did not end"
+
+
 _UNREADABLE = (Decision.STOP_UNREADABLE, "the timeline could not be read, and unknown is not 'not committed'")
 _BEHIND = (
     Decision.STOP_LEDGER_LOST,
@@ -123,9 +135,16 @@ _TABLE: dict[tuple[State | None, InstantState], tuple[Decision, str]] = {
 } | {(state, _I.UNREADABLE): _UNREADABLE for state in (None, *State)}
 
 
-def decide(state: State | None, timeline: InstantState) -> Decision:
-    """What recovery does about a transaction in `state` (None: the ledger has no row) whose instant is `timeline`."""
-    return _TABLE[state, timeline][0]
+def decide(state: State | None, timeline: InstantState, obstacle: Obstacle | None = None) -> Decision:
+    """What recovery does about a transaction.
+
+    Args:
+        state: in the ledger; None: the ledger has no row.
+        timeline: how far its instant is.
+        obstacle: why it cannot be committed again; None: it can, or that was not asked since nothing commits it.
+    """
+    decision = _TABLE[state, timeline][0]
+    return Decision.ROLL_BACK_AND_ABORT if decision is Decision.RECOMMIT and obstacle is not None else decision
 
 
 def why(state: State | None, timeline: InstantState) -> str:

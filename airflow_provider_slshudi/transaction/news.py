@@ -14,15 +14,15 @@ from airflow_provider_slshudi.ledger.records import State, Transaction, is_withi
 from airflow_provider_slshudi.sls.transport import answers, ask_each
 from airflow_provider_slshudi.transaction import plan
 from airflow_provider_slshudi.transaction.context import Work
-from airflow_provider_slshudi.transaction.dangling import Ended, claimant, claims
+from airflow_provider_slshudi.transaction.dangling import Ended, claimant, reserve_act
 from airflow_provider_slshudi.transaction.settle import dangling, require_alone, require_turn
 
 SETTLED_EACH = timedelta(hours=1)
 """So often a run looks at the table, too: what others did there, or a driver that died, is seen without new logs."""
 _NOT_KNOWN = float("inf")
 _NEXT = "next batch by"
-"""What a run of a fleet claims at the newest batch, so that no other starts a task for the same logs meanwhile."""
-_CLAIM = timedelta(minutes=3)
+"""What a run of a fleet reserves at the newest batch, so that no other starts a task for the same logs meanwhile."""
+_RESERVED = timedelta(minutes=3)
 _LEAST_SECONDS, _END_SECONDS, _ANSWER_SECONDS = 1.0, 0.1, 2.0
 """How often a wait for news asks for all ends, at most, and for one of them; and how long it waits for an answer."""
 
@@ -85,19 +85,19 @@ def news(work: Work, ended: Ended) -> News | None:
 
 def _is_ours(work: Work, ended: Ended) -> bool:
     newest = _newest(work)
-    return newest is None or claims(work, newest.id, _NEXT, _CLAIM, ended)
+    return newest is None or reserve_act(work, newest.id, _NEXT, _RESERVED, ended)
 
 
 def _newest(work: Work) -> Transaction | None:
-    """The batch at which the next one is claimed."""
+    """The batch at which the next one is reserved."""
     return next(iter(work.ledger.last(work.pipeline.name, 1, State.COMMITTED)), None)
 
 
 def let_go(work: Work) -> None:
-    """Ends what this run claimed: others may take the same logs, although it goes on with other pipelines."""
+    """Ends what this run reserved: others may take the same logs, although it goes on with other pipelines."""
     newest = _newest(work)
     if newest is not None:
-        work.ledger.claim(work.pipeline.name, newest.id, _NEXT, "", timedelta.max, instead=claimant(work.run))
+        work.ledger.reserve_act(work.pipeline.name, newest.id, _NEXT, "", timedelta.max, instead=claimant(work.run))
 
 
 def await_news(works: Sequence[Work], seconds: float) -> None:

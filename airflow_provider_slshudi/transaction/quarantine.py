@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from airflow_provider_slshudi.exceptions import ManifestError, TableError, TableMismatch
 from airflow_provider_slshudi.handover import batch_files, erasures
-from airflow_provider_slshudi.handover.batch_files import Claim
+from airflow_provider_slshudi.handover.batch_files import Attempt
 from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
 from airflow_provider_slshudi.hudi import quarantine
 from airflow_provider_slshudi.hudi.instant_metadata import COMMIT_ACTION, PIPELINE_KEY, QUARANTINE_KEY, SERVICES
@@ -156,7 +156,7 @@ class Quarantine:
         extra = work.timeline().extra_of(instant) or {}
         digest = json.loads(extra.get(QUARANTINE_KEY, "{}")).get("digest")
         token = batch_files.token_of(work.storage, id_, instant, digest)
-        extra_digest = Claim(work.storage, id_, instant, token).leave_extra(extra)
+        extra_digest = Attempt(work.storage, id_, instant, token).leave_extra(extra)
         # Only its place concerns the quarantine: not the batch's order, which a rebuilt ledger could not vouch for.
         described = work.pipeline.model_dump(mode="json")
         described["quarantine"]["path"] = where

@@ -15,7 +15,7 @@ from airflow_provider_slshudi.exceptions import (
     TableMismatch,
 )
 from airflow_provider_slshudi.handover import batch_files, fencing
-from airflow_provider_slshudi.handover.batch_files import BatchOrder, Claim
+from airflow_provider_slshudi.handover.batch_files import Attempt, BatchOrder
 from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
 from airflow_provider_slshudi.hudi import markers
 from airflow_provider_slshudi.hudi.instant_metadata import action, extra_of, ranges_text
@@ -25,7 +25,7 @@ from airflow_provider_slshudi.ledger.records import State, Transaction
 from airflow_provider_slshudi.system.points import Point, reach
 from airflow_provider_slshudi.transaction import context, cutoff, timeline_view
 from airflow_provider_slshudi.transaction.context import Work
-from airflow_provider_slshudi.transaction.decisions import Decision, InstantState, decide, why
+from airflow_provider_slshudi.transaction.decisions import Decision, InstantState, Obstacle, decide, why
 from airflow_provider_slshudi.transaction.evidence import REBUILD, Evidence, committed_elsewhere, look, state_of_pending
 from airflow_provider_slshudi.transaction.tables import TransactionTables
 
@@ -50,16 +50,15 @@ def resolve(work: Work, transaction: Transaction, lease: Lease, timeline: Timeli
     timeline = _whole(work, timeline)
     evidence = look(work, transaction, timeline)
     decision, reason = decide(transaction.state, evidence.state), why(transaction.state, evidence.state)
-    if decision is Decision.RECOMMIT and (other := _overtaken(work, timeline, str(evidence.instant))) is not None:
-        decision = Decision.ROLL_BACK_AND_ABORT
-        reason = f"what it merged is out of date: instant {other} was completed since"
-    if decision is Decision.RECOMMIT and (other := committed_elsewhere(work, timeline, transaction)) is not None:
-        decision = Decision.ROLL_BACK_AND_ABORT
-        reason = f"another ledger's batch has committed the same ranges as instant {other}"
-    batch = _standing_order(work, transaction) if decision is Decision.RECOMMIT else None
-    if decision is Decision.RECOMMIT and batch is None and transaction.manifest is not None:
-        decision = Decision.ROLL_BACK_AND_ABORT
-        reason = "its order was withdrawn: a rollback of it was begun, and did not end"
+    batch = None
+    if decision is Decision.RECOMMIT:
+        obstacle, other = _obstacle(work, timeline, transaction, str(evidence.instant))
+        if obstacle is None:
+            batch = _standing_order(work, transaction)
+            obstacle = Obstacle.WITHDRAWN if batch is None and transaction.manifest is not None else None
+        if obstacle is not None:
+            decision = decide(transaction.state, evidence.state, obstacle)
+            reason = obstacle.value.format(instant=other)
     _log.info(
         "transaction %s of %s/%s: ledger %s, timeline %s: %s (%s)",
         transaction.id,
@@ -242,8 +241,8 @@ def _commit_order(work: Work, transaction: Transaction, batch: BatchOrder | None
             transaction=transaction.id,
         )
     token = int(recorded["token"])
-    claim = Claim(work.storage, transaction.id, transaction.instant, token)
-    batch = batch or claim.order(transaction.order_digest)
+    attempt = Attempt(work.storage, transaction.id, transaction.instant, token)
+    batch = batch or attempt.order(transaction.order_digest)
     totals = {item.range: item for item in work.ledger.totals(transaction.id)}
     counted_ranges = ((item, totals.get(item)) for item in work.ledger.ranges(transaction.id))
     quarantined = recorded.get("quarantined")
@@ -255,7 +254,7 @@ def _commit_order(work: Work, transaction: Transaction, batch: BatchOrder | None
         ranges_text((item, total.rows, total.bytes) if total else (item, None, None) for item, total in counted_ranges),
         None if quarantined is None else (quarantined, recorded["digest"]),
     )
-    extra_digest = claim.leave_extra(extra)
+    extra_digest = attempt.leave_extra(extra)
     return JobOrder(
         work.planned(batch), transaction.id, token, transaction.instant, str(recorded["digest"]), extra_digest
     )
@@ -275,8 +274,18 @@ def _standing_order(work: Work, transaction: Transaction) -> BatchOrder | None:
     recorded = transaction.manifest
     if recorded is None:
         return None
-    claim = Claim(work.storage, transaction.id, str(transaction.instant), int(recorded["token"]))
-    return claim.standing_order(transaction.order_digest)
+    attempt = Attempt(work.storage, transaction.id, str(transaction.instant), int(recorded["token"]))
+    return attempt.standing_order(transaction.order_digest)
+
+
+def _obstacle(
+    work: Work, timeline: Timeline, transaction: Transaction, instant: str
+) -> tuple[Obstacle | None, str | None]:
+    """Why a recorded batch cannot be committed again, by the timeline, and the other instant that is in its way."""
+    if (other := _overtaken(work, timeline, instant)) is not None:
+        return Obstacle.OVERTAKEN, other
+    other = committed_elsewhere(work, timeline, transaction)
+    return (None if other is None else Obstacle.COMMITTED_ELSEWHERE), other
 
 
 def _overtaken(work: Work, timeline: Timeline, instant: str) -> str | None:

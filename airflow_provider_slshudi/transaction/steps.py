@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from airflow_provider_slshudi.exceptions import IllegalTransition, TableError
 from airflow_provider_slshudi.handover import batch_files
-from airflow_provider_slshudi.handover.batch_files import BatchOrder, Claim, Selection, Unnamed
+from airflow_provider_slshudi.handover.batch_files import Attempt, BatchOrder, Selection, Unnamed
 from airflow_provider_slshudi.handover.job_order import Verb
 from airflow_provider_slshudi.ledger.records import Kind, State, Transaction
 from airflow_provider_slshudi.planning.ranges import by_shard
@@ -162,7 +162,7 @@ def record(work: Work, id_: str, token: int) -> Transaction:
         return transaction
     _require(transaction, State.OPEN)
     with work.heartbeat(id_, token):
-        manifest, digest = Claim(work.storage, id_, transaction.instant or "", token).manifest()
+        manifest, digest = Attempt(work.storage, id_, transaction.instant or "", token).manifest()
         require_files(work, manifest)
         require_share(transaction, manifest, work.pipeline.max_misfits)
         warned = judge(work, transaction, manifest)

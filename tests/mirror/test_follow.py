@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_slshudi.hudi.instant_metadata import TRANSACTION_KEY
-from airflow_provider_slshudi.mirror.live import INSTANT_KEY
+from airflow_provider_slshudi.mirror.table_changes import INSTANT_KEY
 from tests.mirror.conftest import Mirrored
 
 Make = Callable[..., Mirrored]

@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_provider_slshudi.exceptions import ConfigError, MirrorFailed
 from airflow_provider_slshudi.mirror.iceberg import PROPERTIES
-from airflow_provider_slshudi.mirror.live import INSTANT_KEY
+from airflow_provider_slshudi.mirror.table_changes import INSTANT_KEY
 from airflow_provider_slshudi.storage.files import DELTA_LOG
 from airflow_provider_slshudi.transaction.context import _no_catalog
 from tests.mirror.conftest import TABLE, Mirrored

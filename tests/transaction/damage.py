@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_provider_slshudi.handover import batch_files
-from airflow_provider_slshudi.handover.batch_files import Claim
+from airflow_provider_slshudi.handover.batch_files import Attempt
 from airflow_provider_slshudi.hudi.client import commit, instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
@@ -31,7 +31,7 @@ def damaged_batch(pipeline: Scenario, change: Callable[[list[str]], list[str]]) 
     work = pipeline.by("run-2")
     opened = pipeline.open(work)
     steps.append(work, opened.id, opened.token)
-    manifest, _ = Claim(work.storage, opened.id, opened.instant or "", opened.token).manifest()
+    manifest, _ = Attempt(work.storage, opened.id, opened.instant or "", opened.token).manifest()
     path = Path(work.storage.full(manifest.stats[0]["path"]))
     table = pq.read_table(path, partitioning=None)
     keys = table["_hoodie_record_key"].to_pylist()

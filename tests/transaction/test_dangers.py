@@ -27,7 +27,7 @@ from airflow_provider_slshudi.exceptions import (
     TableError,
 )
 from airflow_provider_slshudi.handover import batch_files, fencing
-from airflow_provider_slshudi.handover.batch_files import Claim
+from airflow_provider_slshudi.handover.batch_files import Attempt
 from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
 from airflow_provider_slshudi.hudi.client import commit, instants, writer
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
@@ -272,7 +272,7 @@ def test_a_part_of_the_write_stats_is_never_recorded(pipeline: Scenario) -> None
     opened = pipeline.open(pipeline.by("run-1"))
     steps.append(pipeline.by("run-1"), opened.id, opened.token)
     storage = pipeline.work.storage
-    manifest, _ = Claim(storage, opened.id, str(opened.instant), opened.token).manifest()
+    manifest, _ = Attempt(storage, opened.id, str(opened.instant), opened.token).manifest()
     assert len(manifest.stats) > 1
     batch_files.write_manifest(storage, replace(manifest, stats=manifest.stats[1:]))
     with pytest.raises(ManifestError, match=r"rows were read, but files hold"):
@@ -365,7 +365,7 @@ def test_a_zombie_task_begins_no_file_after_the_commit_and_one_that_it_writes_is
 ) -> None:
     found = prepared(pipeline, "run-1")
     storage, instant = pipeline.work.storage, str(found.instant)
-    wanted = Claim(storage, found.id, instant, found.token).require
+    wanted = Attempt(storage, found.id, instant, found.token).require_wanted
     rows, keys, dates = event_rows(5)
     steps.commit(pipeline.by("run-1"), found.id, found.token)
     (listed,) = base_files(pipeline)

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from airflow_provider_slshudi.ledger.records import LEGAL, State
-from airflow_provider_slshudi.transaction.decisions import Decision, InstantState, decide, why
+from airflow_provider_slshudi.transaction.decisions import Decision, InstantState, Obstacle, decide, why
 
 # Rows: the ledger's state. Columns: the timeline in this order.
 COLUMNS = ["NOTHING", "REQUESTED", "INFLIGHT", "COMPLETED_OURS", "COMPLETED_FOREIGN"]
@@ -39,6 +39,13 @@ def test_every_cell(state: State | None, timeline: InstantState, decision: Decis
 def test_the_table_is_total() -> None:
     assert {cell[:2] for cell in CELLS} == set(itertools.product([*State, None], InstantState))
     assert {decision for *_, decision in CELLS} == set(Decision)
+
+
+@pytest.mark.parametrize("obstacle", Obstacle)
+def test_an_obstacle_changes_a_recommit_and_nothing_else(obstacle: Obstacle) -> None:
+    for state, timeline, decision in CELLS:
+        expected = Decision.ROLL_BACK_AND_ABORT if decision is Decision.RECOMMIT else decision
+        assert decide(state, timeline, obstacle) is expected
 
 
 def test_decisions_change_the_ledger_only_where_it_allows_that() -> None:

@@ -18,7 +18,7 @@ from sqlalchemy import Engine, event
 
 from airflow_provider_slshudi.exceptions import DataExpired, ManifestError, PipelineConflict
 from airflow_provider_slshudi.handover import batch_files
-from airflow_provider_slshudi.handover.batch_files import BatchOrder, Claim
+from airflow_provider_slshudi.handover.batch_files import Attempt, BatchOrder
 from airflow_provider_slshudi.handover.job_order import Verb
 from airflow_provider_slshudi.handover.messages import Job, encode
 from airflow_provider_slshudi.hudi.instant_metadata import PIPELINE_KEY, RANGES_KEY, TRANSACTION_KEY
@@ -212,13 +212,13 @@ def test_the_commit_of_the_largest_batch_is_a_few_kilobytes(work_on: Callable[[L
         work.storage, BatchOrder(prepared.id, 1, instant, work.pipeline.model_dump(mode="json"), [], {})
     )
     order = _commit_order(work, replace(prepared, order_digest=digest))
-    claim = Claim(work.storage, prepared.id, instant, 1)
+    attempt = Attempt(work.storage, prepared.id, instant, 1)
     assert len(encode(Job(Verb.COMMIT, order))) < 4_096
-    extra: Mapping[str, str] = claim.read_extra(order.extra)
+    extra: Mapping[str, str] = attempt.read_extra(order.extra)
     assert extra[TRANSACTION_KEY] == prepared.id
     assert len(json.loads(extra[RANGES_KEY])) == MOST_RANGES
     assert sum(map(len, extra.values())) < 512 * 1024
 
-    claim.leave_extra({**extra, PIPELINE_KEY: "another"})
+    attempt.leave_extra({**extra, PIPELINE_KEY: "another"})
     with pytest.raises(ManifestError, match="SHA-256 differs"):
-        claim.read_extra(order.extra)
+        attempt.read_extra(order.extra)

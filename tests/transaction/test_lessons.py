@@ -17,7 +17,7 @@ from sqlalchemy import update
 
 from airflow_provider_slshudi.exceptions import CommitStateUnknown, Fenced, JobFailed, ManifestError
 from airflow_provider_slshudi.handover import batch_files
-from airflow_provider_slshudi.handover.batch_files import Claim, Manifest
+from airflow_provider_slshudi.handover.batch_files import Attempt, Manifest
 from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
 from airflow_provider_slshudi.hudi.layout import Phase
 from airflow_provider_slshudi.hudi.timeline import Timeline
@@ -126,7 +126,7 @@ def appended(pipeline: Scenario) -> Transaction:
 
 def change_manifest(pipeline: Scenario, transaction: Transaction, change: Callable[[Manifest], Manifest]) -> None:
     storage = pipeline.work.storage
-    manifest, _ = Claim(storage, transaction.id, str(transaction.instant), transaction.token).manifest()
+    manifest, _ = Attempt(storage, transaction.id, str(transaction.instant), transaction.token).manifest()
     batch_files.write_manifest(storage, change(manifest))
 
 

@@ -251,10 +251,10 @@ def test_while_the_run_is_there_that_found_the_news_no_other_finds_them(make: Ca
     assert news(first, still_there) is not None, "its look may be repeated"
     assert news(second, over) is not None
     newest = ledger.last(name, 1)[0]
-    claims = [
+    reservations = [
         event for event in ledger.events(newest.id) if event.detail in (claimant(first.run), claimant(second.run))
     ]
-    assert len(claims) == 1, "a pipeline in trouble is claimed each minute"
+    assert len(reservations) == 1, "a pipeline in trouble is reserved each minute"
     # The next batch is anybody's.
     committed(ledger, name, [Range(0, 1, 2)], "run-2")
     assert news(first, still_there) is not None

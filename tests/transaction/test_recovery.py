@@ -28,7 +28,7 @@ from airflow_provider_slshudi.exceptions import (
     TimelineUnreadable,
 )
 from airflow_provider_slshudi.handover import ROOT, batch_files, fencing
-from airflow_provider_slshudi.handover.batch_files import Claim
+from airflow_provider_slshudi.handover.batch_files import Attempt
 from airflow_provider_slshudi.handover.bound import digest_of
 from airflow_provider_slshudi.handover.job_order import Verb
 from airflow_provider_slshudi.hudi.client import commit
@@ -370,7 +370,7 @@ def test_a_live_transaction_of_a_running_run_is_let_be(pipeline: Scenario) -> No
 
 def test_a_manifest_that_was_changed_after_it_was_recorded_is_not_committed(pipeline: Scenario) -> None:
     prepared = pipeline.prepare(pipeline.by("run-1"))
-    manifest, _ = Claim(pipeline.work.storage, prepared.id, prepared.instant or "", prepared.token).manifest()
+    manifest, _ = Attempt(pipeline.work.storage, prepared.id, prepared.instant or "", prepared.token).manifest()
     manifest.stats.pop()
     batch_files.write_manifest(pipeline.work.storage, manifest)
     with pytest.raises(ManifestError, match="is not the one that was recorded"):

@@ -12,7 +12,7 @@ from airflow_provider_slshudi.ledger.records import Kind, Transaction
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.repair.recover import _runs
 from airflow_provider_slshudi.transaction.context import Run, Work
-from airflow_provider_slshudi.transaction.dangling import Ended, claims
+from airflow_provider_slshudi.transaction.dangling import Ended, reserve_act
 from airflow_provider_slshudi.transaction.settle import dangling, require_alone, require_turn
 from tests.pipelines import customers
 
@@ -96,9 +96,9 @@ def test_a_claim_is_of_one_airflow_s_run(registered: Work) -> None:
         asked.append(run)
         return None
 
-    def claim(airflow: str) -> bool:
-        return claims(of(registered, airflow), transaction.id, "next", timedelta(minutes=3), ended)
+    def reserves(airflow: str) -> bool:
+        return reserve_act(of(registered, airflow), transaction.id, "next", timedelta(minutes=3), ended)
 
-    assert claim("one") and claim("one")
-    assert not claim("other")
+    assert reserves("one") and reserves("one")
+    assert not reserves("other")
     assert asked == [Run("tail", RUN, "one")]

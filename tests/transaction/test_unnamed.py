@@ -14,7 +14,7 @@ from aliyun.log import LogItem, PutLogsRequest
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import LedgerUnavailable
 from airflow_provider_slshudi.handover import batch_files, fencing
-from airflow_provider_slshudi.handover.batch_files import Claim, Manifest, Unnamed
+from airflow_provider_slshudi.handover.batch_files import Attempt, Manifest, Unnamed
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import State, UnnamedKey
 from airflow_provider_slshudi.storage.files import Storage
@@ -96,10 +96,10 @@ def test_a_manifest_of_an_older_version_has_none(tmp_path: Path) -> None:
     storage = Storage(f"file://{tmp_path}")
     told = Manifest("t1", 1, "20260101000000000", [], [], unnamed=Unnamed(9, {"city": 3}, {"city": ["Ulm"]}))
     batch_files.write_manifest(storage, told)
-    claim = Claim(storage, "t1", told.instant, 1)
-    assert claim.manifest()[0] == told
+    attempt = Attempt(storage, "t1", told.instant, 1)
+    assert attempt.manifest()[0] == told
 
     older = {name: value for name, value in asdict(told).items() if name != "unnamed"}
     file = Path(storage.full(f"{fencing.folder(told.instant)}/manifest-1.json"))
     file.write_text(json.dumps(older))
-    assert claim.manifest()[0] == replace(told, unnamed=Unnamed())
+    assert attempt.manifest()[0] == replace(told, unnamed=Unnamed())

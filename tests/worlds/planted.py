@@ -35,7 +35,7 @@ _TWICE = (
 PLANTED: Mapping[str, tuple[Replacement, ...]] = {
     # A decision without a fence on the storage, and nobody looks after it: an append that stood still goes on writing.
     "no-fence": (
-        _put("handover.batch_files", "Claim.require", "nothing"),
+        _put("handover.batch_files", "Attempt.require_wanted", "nothing"),
         _put("hudi.leftovers", "sweep", "empty"),
     ),
     # Two may decide at once, and a commit's driver never ends.
@@ -65,7 +65,7 @@ PLANTED: Mapping[str, tuple[Replacement, ...]] = {
     # Drawn users: root works on the table of another.
     "any-owner": (_put("storage.owners", "keeps_out", "nothing"),),
     # A drawn sleep at a commit: only time keeps the driver from completing, and its clock does not count sleep.
-    "no-claim": (
+    "no-attempt": (
         _put("system.processes", "clock", "monotonic"),
         _put("handover.fencing", "require_claim", "nothing"),
         *_TWICE,

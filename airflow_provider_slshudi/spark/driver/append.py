@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_slshudi.config.pipeline import MOST_FILES, Pipeline
 from airflow_provider_slshudi.exceptions import TooManyFiles
 from airflow_provider_slshudi.handover import batch_files, fencing
-from airflow_provider_slshudi.handover.batch_files import BatchOrder, Claim, Manifest, RangeDone, Spent, Unnamed
+from airflow_provider_slshudi.handover.batch_files import Attempt, BatchOrder, Manifest, RangeDone, Spent, Unnamed
 from airflow_provider_slshudi.hudi.client import instants, quarantine, uploads
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
@@ -80,7 +80,7 @@ def leave(gateway: Gateway, storage: Storage, pipeline: Pipeline, manifest: Mani
         TimelineUnreadable: an object store does not answer.
     """
     reach(Point.APPEND_WRITTEN)
-    Claim(storage, manifest.transaction, manifest.instant, manifest.token).require()
+    Attempt(storage, manifest.transaction, manifest.instant, manifest.token).require_wanted()
     parts = [(storage, manifest.stats)]
     if manifest.quarantine is not None:
         parts.append((Storage(pipeline.quarantine_path), manifest.quarantine))
@@ -117,7 +117,7 @@ class AppendTask:
     """The work of every task but for its ranges; travels to the executors."""
 
     read: ReadSpec
-    claim: Claim
+    attempt: Attempt
     partition_name: str | None
     target_bytes: int
 
@@ -142,11 +142,13 @@ class AppendTask:
     def _write(self, ranges: list[Range], write_token: str) -> TaskResult:
         reach(Point.APPEND_TASK_STARTED)
         reading = Reading(self.read, ranges)
-        claim = self.claim
-        origin = Origin(self.read.pipeline, claim.transaction, self.read.rows.planned)
+        attempt = self.attempt
+        origin = Origin(self.read.pipeline, attempt.transaction, self.read.rows.planned)
         with (
-            BaseFileWriter(claim.storage, claim.instant, write_token, self.target_bytes, claim.require) as writer,
-            Staging(claim.storage, claim.instant, write_token, origin) as staging,
+            BaseFileWriter(
+                attempt.storage, attempt.instant, write_token, self.target_bytes, attempt.require_wanted
+            ) as writer,
+            Staging(attempt.storage, attempt.instant, write_token, origin) as staging,
         ):
             for read in reading.rows():
                 rows, pull = read.rows, read.pull
@@ -181,7 +183,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     work = parts(order, pipeline, spark.defaultParallelism)
     task = AppendTask(
         ReadSpec.of(access, pipeline, order.planned, work),
-        order.claim(storage),
+        order.attempt(storage),
         partition.name if partition else None,
         pipeline.batch.target_file_bytes,
     )
@@ -243,10 +245,10 @@ def _quarantined(
     """Writes the staged logs into the quarantine; returns the write stats, None if there are none, and CPU seconds."""
     if not staged:
         return None, 0.0
-    claim = order.claim(storage)
-    claim.require()
+    attempt = order.attempt(storage)
+    attempt.require_wanted()
     quarantine.open_instant(gateway, pipeline, order.instant)
-    task = QuarantineTask(claim, Storage(pipeline.quarantine_path), pipeline.batch.target_file_bytes)
+    task = QuarantineTask(attempt, Storage(pipeline.quarantine_path), pipeline.batch.target_file_bytes)
     tasks = min(len(staged), spark.defaultParallelism)
     work = [staged[number::tasks] for number in range(tasks)]
     results, cpu = each(spark, task, work)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from airflow_provider_slshudi.config.arrow import arrow_type
 from airflow_provider_slshudi.handover import fencing
-from airflow_provider_slshudi.handover.batch_files import Claim
+from airflow_provider_slshudi.handover.batch_files import Attempt
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.quarantine import COLUMNS
 from airflow_provider_slshudi.rows.keys import row_keys
@@ -78,17 +78,17 @@ class Staging:
 class QuarantineTask:
     """Writes staged logs into the quarantine's base files; travels to the executors.
 
-    The claim is on the main table's instant, `storage` is the quarantine's.
+    The attempt is on the main table's instant, `storage` is the quarantine's.
     """
 
-    claim: Claim
+    attempt: Attempt
     storage: Storage
     target_bytes: int
 
     def __call__(self, paths: Sequence[str], write_token: str) -> list[dict[str, Any]]:
         """Writes the logs of some staged files; returns one write stat per base file."""
-        main, require = self.claim.storage, self.claim.require
-        with BaseFileWriter(self.storage, self.claim.instant, write_token, self.target_bytes, require) as writer:
+        main, require = self.attempt.storage, self.attempt.require_wanted
+        with BaseFileWriter(self.storage, self.attempt.instant, write_token, self.target_bytes, require) as writer:
             for path in paths:
                 with main.filesystem.open_input_stream(main.full(path)) as source:
                     for batch in pa.ipc.open_stream(source):

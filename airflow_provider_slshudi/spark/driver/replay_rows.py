@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.handover.batch_files import BatchOrder, Claim, Manifest, Selection, Spent
+from airflow_provider_slshudi.handover.batch_files import Attempt, BatchOrder, Manifest, Selection, Spent
 from airflow_provider_slshudi.hudi.client import instants, quarantine
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.files import slices
@@ -53,7 +53,7 @@ class ReplayResult:
 class ReplayTask:
     """The work of every task but for its files; travels to the executors."""
 
-    claim: Claim
+    attempt: Attempt
     aside: Storage
     rows: RowSpec
     partition_name: str | None
@@ -63,9 +63,11 @@ class ReplayTask:
     def __call__(self, files: Sequence[Slice], write_token: str) -> ReplayResult:
         """Moves the logs that fit; a file without such logs stays as it is."""
         reach(Point.APPEND_TASK_STARTED)
-        claim, maker, unfit_counts = self.claim, RowMaker(self.rows), Counter[str]()
+        attempt, maker, unfit_counts = self.attempt, RowMaker(self.rows), Counter[str]()
         written, taken = [], 0
-        with BaseFileWriter(claim.storage, claim.instant, write_token, self.target_bytes, claim.require) as writer:
+        with BaseFileWriter(
+            attempt.storage, attempt.instant, write_token, self.target_bytes, attempt.require_wanted
+        ) as writer:
             for file in files:
                 with pq.ParquetFile(self.aside.filesystem.open_input_file(self.aside.full(file.name))) as parquet:
                     stay = [self._move(rows, maker, writer, unfit_counts) for rows in _row_groups(parquet)]
@@ -75,7 +77,9 @@ class ReplayTask:
                         rows.filter(pa.array(mask)) for rows, mask in zip(_row_groups(parquet), stay, strict=True)
                     )
                     written.append(
-                        slices.rewrite(self.aside, claim.instant, write_token, file, kept_rows, claim.require)
+                        slices.rewrite(
+                            self.aside, attempt.instant, write_token, file, kept_rows, attempt.require_wanted
+                        )
                     )
                     taken += parquet.metadata.num_rows
             stats = writer.close()
@@ -116,13 +120,13 @@ def replay(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     table = table_of(pipeline)
     instants.to_inflight(gateway, storage.uri, order.instant)
     reach(Point.APPEND_INFLIGHT)
-    claim = order.claim(storage)
-    claim.require()
+    attempt = order.attempt(storage)
+    attempt.require_wanted()
     quarantine.open_instant(gateway, pipeline, order.instant)
     files = quarantine.files(gateway, pipeline)
     partition = pipeline.table.partition
     task = ReplayTask(
-        claim,
+        attempt,
         Storage(table.table.path),
         _by_rule(RowSpec.of(pipeline)),
         partition.name if partition else None,

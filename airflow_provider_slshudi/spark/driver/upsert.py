@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.table import Upsert
 from airflow_provider_slshudi.exceptions import KeyMissing
-from airflow_provider_slshudi.handover.batch_files import BatchOrder, Claim, Manifest, RangeDone, Spent, Unnamed
+from airflow_provider_slshudi.handover.batch_files import Attempt, BatchOrder, Manifest, RangeDone, Spent, Unnamed
 from airflow_provider_slshudi.hudi.client import instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.files.changes import BUCKET, PARTITION, Changes
@@ -97,7 +97,7 @@ class UpsertTask:
     """
 
     read: ReadSpec
-    claim: Claim
+    attempt: Attempt
     spec: UpsertSpec
     writers: int
     partition_name: str | None
@@ -110,7 +110,7 @@ class UpsertTask:
         """
         began = time.process_time()
         reach(Point.APPEND_TASK_STARTED)
-        self.claim.require()
+        self.attempt.require_wanted()
         reading, tables, size = self._reading(ranges), defaultdict[int, list[pa.Table]](list), 0
         for read in reading.rows():
             table, owners = self._addressed(read.rows, read.logs, read.pull.shard)
@@ -147,7 +147,7 @@ class UpsertTask:
                 else:
                     changes.add(pa.ipc.open_stream(content).read_all())
             if changes.count:
-                with UpsertWriter(self.claim.storage, self.spec, write_token, self.claim.require) as writer:
+                with UpsertWriter(self.attempt.storage, self.spec, write_token, self.attempt.require_wanted) as writer:
                     for partition, bucket, parts in changes.buckets():
                         writer.write(partition, bucket, parts)
                 stats = writer.stats
@@ -206,7 +206,7 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     work = parts(order, pipeline, spark.defaultParallelism)
     task = UpsertTask(
         ReadSpec.of(access, pipeline, order.planned, work),
-        order.claim(storage),
+        order.attempt(storage),
         upsert_spec(pipeline, order.instant, Completed.of(Timeline.load(storage))),
         writers(order, spark.defaultParallelism),
         partition.name if partition else None,

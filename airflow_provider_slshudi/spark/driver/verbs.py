@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ManifestError, TableError, TimelineUnreadable
 from airflow_provider_slshudi.handover import batch_files, fencing, findings, rewrite_plan
-from airflow_provider_slshudi.handover.batch_files import Claim, Owner
+from airflow_provider_slshudi.handover.batch_files import Attempt, Owner
 from airflow_provider_slshudi.handover.findings import (
     Findings,
     leave_comparison,
@@ -133,7 +133,7 @@ def append(spark: SparkContext, order: JobOrder, keys: Keys, cpu_before: float =
 
     # The batch's own pipeline, whose digest is known, is the one that is validated.
     storage = Storage(str(order.pipeline["table"]["path"]))
-    batch = _claim(storage, order).order(order.digest)
+    batch = _attempt(storage, order).order(order.digest)
     pipeline = batch.described
     gateway = Gateway.of(spark)
     gateway.cpu_before = cpu_before
@@ -159,8 +159,8 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
         TableError: the instant is not INFLIGHT, or the time to commit it is over.
     """
     pipeline, storage = _table(order)
-    claim = _claim(storage, order)
-    manifest, digest = claim.manifest()
+    attempt = _attempt(storage, order)
+    manifest, digest = attempt.manifest()
     if digest != order.digest or manifest.transaction != order.transaction:
         raise ManifestError(
             f"{storage.uri}: the manifest of instant {order.instant} is not the one that was recorded "
@@ -169,7 +169,7 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
             transaction=order.transaction,
             instant=order.instant,
         )
-    extra = claim.read_extra(order.extra)
+    extra = attempt.read_extra(order.extra)
     in_time = partial(_in_time, storage, order, f"commit instant {order.instant}")
     if manifest.quarantine is None or not _is_ours(storage, order):
         if manifest.quarantine is not None:
@@ -451,8 +451,8 @@ def _table(order: JobOrder) -> tuple[Pipeline, Storage]:
     return pipeline, Storage(pipeline.table.path)
 
 
-def _claim(storage: Storage, order: JobOrder) -> Claim:
-    return Claim(storage, order.transaction, order.instant, order.token)
+def _attempt(storage: Storage, order: JobOrder) -> Attempt:
+    return Attempt(storage, order.transaction, order.instant, order.token)
 
 
 def _in_time(storage: Storage, order: JobOrder, what: str) -> None:

@@ -144,7 +144,7 @@ def test_a_run_that_waits_to_claim_while_the_first_one_ends_with_its_event_does_
     asset_events: AssetEvents,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    batch, claim = committed("run-1"), Ledger.claim
+    batch, claim = committed("run-1"), Ledger.reserve_act
     # By the time of run-2's end, which Airflow shows once the claim is through, its event is there.
     assert told(replace(work, run=Run("tail", "run-2", "here")), alias) == [extra_of(batch)]
 
@@ -152,7 +152,7 @@ def test_a_run_that_waits_to_claim_while_the_first_one_ends_with_its_event_does_
         asset_events.add(extra_of(batch))
         return claim(*given, **named)
 
-    monkeypatch.setattr(Ledger, "claim", late)
+    monkeypatch.setattr(Ledger, "reserve_act", late)
     assert told(work, alias) == []
 
 
@@ -167,7 +167,7 @@ def test_a_run_that_goes_on_without_its_task_keeps_nobody_from_telling_for_long(
     batch = committed("run-1")
     assert told(replace(work, run=Run("tail", "run-3", "here")), alias) == [extra_of(batch)]
     assert told(work, alias) == []
-    monkeypatch.setattr(events, "_CLAIM", timedelta())
+    monkeypatch.setattr(events, "_RESERVED", timedelta())
     assert told(work, alias) == [extra_of(batch)]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_slshudi.exceptions import ManifestError
 from airflow_provider_slshudi.handover import batch_files, fencing
-from airflow_provider_slshudi.handover.batch_files import BatchOrder, Claim, Unnamed
+from airflow_provider_slshudi.handover.batch_files import Attempt, BatchOrder, Unnamed
 from airflow_provider_slshudi.hudi.files import basefile
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.local import LocalSls
@@ -54,7 +54,7 @@ def task(tmp_path: Path, ranges: tuple[LogService, list[Range]]) -> AppendTask:
     limits = {0: Limits(1e9, 1e3)}
     service, _ = ranges
     read = ReadSpec(lambda: service, "events", RowSpec.of(pipeline), limits)
-    return AppendTask(read, Claim(storage, "t1", INSTANT, 1), None, 1 << 20)
+    return AppendTask(read, Attempt(storage, "t1", INSTANT, 1), None, 1 << 20)
 
 
 def test_the_writer_is_told_how_much_is_done(
@@ -74,7 +74,7 @@ def test_the_writer_is_told_how_much_is_done(
     assert [done.rows for done in result.ranges] == [10, 30, 5]
     assert result.tally.requests == 3, "a pull for each range"
     (stat,) = result.stats
-    with pq.ParquetFile(task.claim.storage.full(stat["path"])) as file:
+    with pq.ParquetFile(task.attempt.storage.full(stat["path"])) as file:
         assert file.metadata.num_rows == stat["numWrites"] == 45
 
 
@@ -113,7 +113,7 @@ def test_a_task_with_more_partitions_than_a_commit_takes_files_counts_them_and_w
     task = replace(task, read=replace(task.read, rows=rows), partition_name="value")
     result = task(ranges[1], "0-0-3")
     assert (result.stats, len(result.spread), set(result.spread.values())) == ([], 45, {1})
-    assert not [path for path, _ in task.claim.storage.walk() if path.endswith(".parquet")]
+    assert not [path for path, _ in task.attempt.storage.walk() if path.endswith(".parquet")]
 
     written = TaskResult([{"partitionPath": "value=5", "numWrites": 7}], [], result.tally, None, Unnamed())
     kept = partitions_to_keep([result, written])
@@ -129,7 +129,7 @@ def test_a_task_with_more_partitions_than_a_commit_takes_files_counts_them_and_w
 def test_a_task_whose_order_was_withdrawn_reads_one_pull_and_ends(
     task: AppendTask, ranges: tuple[LogService, list[Range]]
 ) -> None:
-    task.claim.storage.delete_folder(".hoodie/slshudi")
+    task.attempt.storage.delete_folder(".hoodie/slshudi")
     with pytest.raises(ManifestError, match="no order"):
         task(ranges[1], "0-0-0")
-    assert not list(Path(task.claim.storage.full("")).rglob("*.parquet*"))
+    assert not list(Path(task.attempt.storage.full("")).rglob("*.parquet*"))

@@ -60,7 +60,7 @@ storage, order = Storage(pipeline.table.path), BatchOrder("t1", 1, instant, {}, 
 fencing.admit(storage, instant)
 batch_files.write_order(storage, order)
 spec = upsert_spec(pipeline, instant, Completed(frozenset(), ""))
-task = Task(ReadSpec(None, "customers", RowSpec.of(pipeline), {}), order.claim(storage), spec, 1, "region")
+task = Task(ReadSpec(None, "customers", RowSpec.of(pipeline), {}), order.attempt(storage), spec, 1, "region")
 (done,) = task.write((content for _, content in task.send([Range(0, 0, 1)])), "0-0-0")
 (stat,) = done["stats"]
 (row,) = pq.read_table(folder / stat["path"], partitioning=None).to_pylist()

@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_slshudi.exceptions import JobFailed, TableError
 from airflow_provider_slshudi.handover import batch_files
-from airflow_provider_slshudi.handover.batch_files import Claim, Manifest
+from airflow_provider_slshudi.handover.batch_files import Attempt, Manifest
 from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
 from airflow_provider_slshudi.handover.messages import Accepted, Ask, Done, Job, Line, Refused, encode
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
@@ -102,9 +102,9 @@ def prepared(table: Path) -> JobOrder:
     [instant] = Timeline.load(storage).pending()
     storage.write(f".hoodie/timeline/{instant.time}.inflight", b"")
     batch_files.write_manifest(storage, Manifest("t1", 1, instant.time, [], []))
-    claim = Claim(storage, "t1", instant.time, 1)
-    digest = claim.manifest()[1]
-    extra = claim.leave_extra({TRANSACTION_KEY: "t1"})
+    attempt = Attempt(storage, "t1", instant.time, 1)
+    digest = attempt.manifest()[1]
+    extra = attempt.leave_extra({TRANSACTION_KEY: "t1"})
     return JobOrder(ad_events(table).model_dump(mode="json"), "t1", 1, instant.time, digest, extra)
 
 

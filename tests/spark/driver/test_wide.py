@@ -27,7 +27,7 @@ from pathlib import Path
 from airflow_provider_slshudi.spark.driver.append import AppendTask
 from airflow_provider_slshudi.spark.driver.reading import ReadSpec
 from airflow_provider_slshudi.handover import batch_files, fencing
-from airflow_provider_slshudi.handover.batch_files import BatchOrder, Claim
+from airflow_provider_slshudi.handover.batch_files import BatchOrder, Attempt
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.rows.maker import RowSpec
 from airflow_provider_slshudi.system.secrets import Secret
@@ -48,7 +48,7 @@ storage = Storage(pipeline.table.path)
 fencing.admit(storage, "20260101000000000")
 batch_files.write_order(storage, BatchOrder("t1", 1, "20260101000000000", {}, [], {}))
 read = ReadSpec(lambda: service, "events", RowSpec.of(pipeline), {0: Limits(1e9, 1e3)})
-task = AppendTask(read, Claim(storage, "t1", "20260101000000000", 1), None, 128 << 20)
+task = AppendTask(read, Attempt(storage, "t1", "20260101000000000", 1), None, 128 << 20)
 result = task([Range(0, service.begin(0), service.end(0))], "0-0-0")
 # Not ru_maxrss, which begins with what the process that started this one has.
 status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
