@@ -1,4 +1,4 @@
-"""Verification: counts and checksums of a table's rows beside the ledger and the service, and what they prove."""
+"""Verification: what counts of a table's rows, beside the ledger and the service, prove; a driver counts them."""
 
 from __future__ import annotations
 

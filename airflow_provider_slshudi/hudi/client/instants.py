@@ -1,6 +1,6 @@
 """Makes the table, and opens instants on its timeline, with Hudi's own classes (read in Hudi 1.2.0).
 
-Nothing here decides anything: callers hold the pipeline's lease and have read the timeline.
+Nothing here decides anything. `open` and `append` call it without the pipeline's lease, all others under it.
 """
 
 from __future__ import annotations

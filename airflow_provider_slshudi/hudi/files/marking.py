@@ -28,7 +28,8 @@ _log = logging.getLogger(__name__)
 class AttemptFile:
     """A file of an attempt, a base file or a log file, by its path within the table.
 
-    It has this name once it is whole, and only while its instant is not decided (`handover.fencing.nameless`).
+    It has this name once it is whole, and only while its instant is not decided (`handover.fencing.nameless`). Its
+    writer looks for the batch's order once more after that.
     """
 
     def __init__(self, storage: Storage, instant: str, partition: str, name: str) -> None:
