@@ -15,7 +15,7 @@ from airflow_provider_slshudi.sls.transport import answers, ask_each
 from airflow_provider_slshudi.transaction import plan
 from airflow_provider_slshudi.transaction.context import Work
 from airflow_provider_slshudi.transaction.dangling import Ended, claimant, reserve_act
-from airflow_provider_slshudi.transaction.settle import dangling, require_alone, require_turn
+from airflow_provider_slshudi.transaction.settle import dangling_transactions, require_alone, require_turn
 
 SETTLED_EACH = timedelta(hours=1)
 """So often a run looks at the table, too: what others did there, or a driver that died, is seen without new logs."""
@@ -56,7 +56,7 @@ def news(work: Work, ended: Ended) -> News | None:
     """
     name, ledger = work.pipeline.name, work.ledger
     # Before its turn: a dead step's last heartbeat may be one of hours to come, where the ledger's clock was set back.
-    if dangling(work, ended):
+    if dangling_transactions(work, ended):
         return LEFT
     require_turn(work)
     require_alone(work)

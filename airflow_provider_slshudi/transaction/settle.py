@@ -43,7 +43,7 @@ def register(work: Work) -> None:
     work.ledger.forget_values(pipeline.name)
 
 
-def dangling(work: Work, ended: Ended) -> dict[str, str]:
+def dangling_transactions(work: Work, ended: Ended) -> dict[str, str]:
     """Ids of the live transactions that no run works on, oldest first, and why: also all that are of this very run."""
     reasons = {}
     for live in work.ledger.live(work.pipeline.name):
@@ -117,9 +117,9 @@ def settle(work: Work, ended: Ended, wait: float | None = None) -> list[Settled]
                 _log.warning("%s: a driver may have died while it changed %s, which is whole", storage.uri, PROPERTIES)
             cutoff.take_away(work)
             _leave_one_completion(work)
-            for id_ in dangling(work, ended):
+            for id_ in dangling_transactions(work, ended):
                 # A decision takes minutes; meanwhile Airflow may have begun to retry the step of the next one.
-                if not (why := dangling(work, ended).get(id_)):
+                if not (why := dangling_transactions(work, ended).get(id_)):
                     continue
                 # The new token fences off the run that may still work on it.
                 taken = work.ledger.take_over(id_, why)
@@ -163,7 +163,7 @@ def _in_order(work: Work, ended: Ended) -> Timelines | None:
     """What a look at the tables saw, if nothing is to be settled; None if something is."""
     tables = TransactionTables.of(work)
     survey = tables.survey()
-    if _cut_off(survey.storages) or cutoff.has_cut(work) or dangling(work, ended):
+    if _cut_off(survey.storages) or cutoff.has_cut(work) or dangling_transactions(work, ended):
         return None
     timelines = survey.timelines()
     if any(timeline.completed_twice() for timeline in timelines):

@@ -30,7 +30,7 @@ from airflow_provider_slshudi.operators.maintenance import SlsHudiVerifyOperator
 from airflow_provider_slshudi.storage.owners import this_user
 from airflow_provider_slshudi.transaction import plan
 from airflow_provider_slshudi.transaction.dangling import SILENT_AFTER
-from airflow_provider_slshudi.transaction.settle import dangling
+from airflow_provider_slshudi.transaction.settle import dangling_transactions
 from tests.machine import connection
 from tests.scenarios import Scenario, forget_all_instants
 from tests.transaction.damage import damaged_batch
@@ -175,8 +175,8 @@ def test_a_second_command_takes_nothing_of_the_first_for_its_own(
     first, second = common.work_of("ad_events"), common.work_of("ad_events")
     planned = plan.tail(first)
     assert planned is not None
-    assert dangling(second, lambda run: None) == {}
-    assert dangling(first, lambda run: None).keys() == {planned.id}
+    assert dangling_transactions(second, lambda run: None) == {}
+    assert dangling_transactions(first, lambda run: None).keys() == {planned.id}
 
 
 def test_a_batch_is_given_up_with_a_reason_after_what_is_known_of_it_was_shown(

@@ -45,7 +45,7 @@ from airflow_provider_slshudi.transaction.decisions import Decision
 from airflow_provider_slshudi.transaction.evidence import require_agreement
 from airflow_provider_slshudi.transaction.news import LEFT, news
 from airflow_provider_slshudi.transaction.resolve import resolve
-from airflow_provider_slshudi.transaction.settle import dangling, register, require_alone, require_turn
+from airflow_provider_slshudi.transaction.settle import dangling_transactions, register, require_alone, require_turn
 from airflow_provider_slshudi.transaction.tables import Timelines
 from tests.ledgers import engine_in
 from tests.pipelines import ad_events, customers
@@ -570,8 +570,10 @@ def test_of_a_run_that_settles_its_own_batch_dangles_and_others_wait_their_turn(
     ledger: Ledger, begun: Transaction, tmp_path: Path, quiet: Callable[..., None]
 ) -> None:
     own, next_, other = (Run("tail", "run-1"), Run("tail", "run-2"), Run("backfill", "run-1"))
-    assert dangling(work_of(ledger, tmp_path, own), lambda run: False) == {begun.id: "it is of this very run"}
-    assert dangling(work_of(ledger, tmp_path, next_), lambda run: False) == {}
+    assert dangling_transactions(work_of(ledger, tmp_path, own), lambda run: False) == {
+        begun.id: "it is of this very run"
+    }
+    assert dangling_transactions(work_of(ledger, tmp_path, next_), lambda run: False) == {}
     for run in (own, other):
         require_turn(work_of(ledger, tmp_path, run))
     with pytest.raises(TailUnderWay, match=f"run run-1 of tail works on transaction {begun.id}") as waits:

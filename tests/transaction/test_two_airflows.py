@@ -13,7 +13,7 @@ from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.repair.recover import _runs
 from airflow_provider_slshudi.transaction.context import Run, Work
 from airflow_provider_slshudi.transaction.dangling import Ended, reserve_act
-from airflow_provider_slshudi.transaction.settle import dangling, require_alone, require_turn
+from airflow_provider_slshudi.transaction.settle import dangling_transactions, require_alone, require_turn
 from tests.pipelines import customers
 
 RUN = "scheduled__2026-11-28T00:00:00+00:00"
@@ -42,10 +42,10 @@ def registered(work: Work) -> Work:
 def test_neither_takes_the_other_s_living_batch_for_its_own(registered: Work) -> None:
     one, other = of(registered, "one"), of(registered, "other")
     theirs = begin(one)
-    assert dangling(other, knows_none) == {}
+    assert dangling_transactions(other, knows_none) == {}
     mine = begin(other, 10)
-    assert list(dangling(other, knows_none)) == [mine.id]
-    assert list(dangling(one, knows_none)) == [theirs.id]
+    assert list(dangling_transactions(other, knows_none)) == [mine.id]
+    assert list(dangling_transactions(one, knows_none)) == [theirs.id]
 
 
 def test_the_other_s_batch_is_waited_for_as_any_run_s_is(registered: Work) -> None:
@@ -69,8 +69,8 @@ def test_a_run_has_one_transaction_in_each_airflow(registered: Work) -> None:
 
 def test_a_batch_of_a_run_whose_airflow_told_no_name_is_no_other_airflow_s(registered: Work) -> None:
     unknown = begin(of(registered, ""))
-    assert dangling(of(registered, "one"), knows_none) == {}
-    assert list(dangling(of(registered, ""), knows_none)) == [unknown.id]
+    assert dangling_transactions(of(registered, "one"), knows_none) == {}
+    assert list(dangling_transactions(of(registered, ""), knows_none)) == [unknown.id]
     assert begin(of(registered, "one"), 10).run_id == RUN
     with pytest.raises(IllegalTransition):
         begin(of(registered, ""), 20)
@@ -78,13 +78,13 @@ def test_a_batch_of_a_run_whose_airflow_told_no_name_is_no_other_airflow_s(regis
 
 def test_a_run_whose_airflow_does_not_tell_its_name_takes_no_batch_of_a_named_one(registered: Work) -> None:
     begin(of(registered, "one"))
-    assert dangling(of(registered, ""), knows_none) == {}
+    assert dangling_transactions(of(registered, ""), knows_none) == {}
 
 
 def test_a_recovery_names_a_transaction_and_not_the_run_of_the_same_id(registered: Work) -> None:
     theirs, mine = begin(of(registered, "one")), begin(of(registered, "other"), 10)
     ended: Ended = lambda run: run in _runs(registered, [mine.id])  # noqa: E731
-    assert list(dangling(replace(registered, run=Run("recovery", "r")), ended)) == [mine.id]
+    assert list(dangling_transactions(replace(registered, run=Run("recovery", "r")), ended)) == [mine.id]
     assert theirs.id != mine.id
 
 

@@ -1,4 +1,8 @@
-"""Decides which of several rows of a key stays, in Arrow (hudi.apache.org/docs/record_merger)."""
+"""Decides which of several rows of a key stays, in Arrow (hudi.apache.org/docs/record_merger).
+
+Of a Merge-On-Read table only the rows of one batch meet here, and those of a bucket's first base file: Hudi's readers
+and compaction merge log files with what is in the table.
+"""
 
 from __future__ import annotations
 
