@@ -39,40 +39,38 @@ conformance: setup ## The local server against the unmodified SDK and its comman
 	@$(VENV)/bin/python -m tests.conformance
 
 soak: setup ## A million logs through faults, and the local server killed fifty times under load
-	@$(VENV)/bin/python -m tests.soak.crash --kills 50
-	@$(VENV)/bin/python -m tests.soak.pull --logs 1000000
+	@$(VENV)/bin/python -m tests.exact --trouble soak-crash,soak-pull
 
 soak-tables: setup ## Five hundred small batches beside table services; columns that change while drivers die
-	@$(VENV)/bin/python -m tests.soak.maintain --batches 500
-	@$(VENV)/bin/python -m tests.soak.columns
+	@$(VENV)/bin/python -m tests.exact --trouble soak-maintain,soak-columns
 
 chaos: setup ## Two hundred batches under Airflow while random processes are killed; SEED=42 chooses the kills, FLEET=1 one DAG
-	@$(VENV)/bin/python -m tests.chaos --batches 200 $(if $(FLEET),--fleet) $(if $(SEED),--seed $(SEED))
+	@$(VENV)/bin/python -m tests.exact --trouble chaos $(if $(FLEET),--fleet) $(if $(SEED),--seed $(SEED))
 
 topology: setup ## Two hundred batches on what several machines run, all of it killed at random (Debian's redis-server); throughput on it
 	@command -v redis-server >/dev/null || { echo "topology: install Debian's redis-server first" >&2; exit 1; }
 	@$(VENV)/bin/python tools/setup.py extra topology
-	@$(VENV)/bin/python -m tests.topology --batches 200 $(if $(SEED),--seed $(SEED))
+	@$(VENV)/bin/python -m tests.exact --trouble topology $(if $(SEED),--seed $(SEED))
 	@$(VENV)/bin/python -m tests.topology.first_batch
 	@$(VENV)/bin/python benchmarks/cluster.py
 
 crash-matrix: setup ## Every process killed at every point where state changes; RESIDENT=1 where one stays does the jobs
-	@$(VENV)/bin/python -m tests.crash $(if $(RESIDENT),--resident)
+	@$(VENV)/bin/python -m tests.exact --trouble crash $(if $(RESIDENT),--resident)
 
 crash-matrix-s3: setup ## The same with tables in an S3 store
-	@$(VENV)/bin/python -m tests.crash --s3
+	@$(VENV)/bin/python -m tests.exact --trouble crash --s3
 
 crash-matrix-hdfs: setup ## The same with tables in HDFS
-	@$(VENV)/bin/python -m tests.crash --hdfs
+	@$(VENV)/bin/python -m tests.exact --trouble crash --hdfs
 
 hosts: setup ## Two machines of namespaces (root): one vanishes, stands still or is cut off at every point of a batch
-	@$(VENV)/bin/python -m tests.hosts
+	@$(VENV)/bin/python -m tests.exact --trouble hosts
 
 outage: setup ## The S3 store refuses, cuts off, does not answer, is gone: at every third request of a commit
-	@$(VENV)/bin/python -m tests.outage --every 3
+	@$(VENV)/bin/python -m tests.exact --trouble outage --every 3
 
 starts: setup ## Workers killed as a step's task begins or ends, at 120 moments, under Airflow: how long its batch waits; SEED=7 repeats
-	@$(VENV)/bin/python -m tests.starts $(if $(SEED),--seed $(SEED))
+	@$(VENV)/bin/python -m tests.exact --trouble starts $(if $(SEED),--seed $(SEED))
 
 kubernetes: setup ## Batches on Kubernetes' own API server, which is built once with Go: 10 minutes of CPU
 	@$(VENV)/bin/python tools/apiserver.py
@@ -83,13 +81,13 @@ canary: setup ## A secret in every connection, everything run, refused and crash
 
 histories: setup ## A thousand drawn histories of puts, splits and merges, planned, then with real batches: each key holds its last put
 	@$(VENV)/bin/python -m tests.planning.histories --count 1000 $(if $(SEED),--seed $(SEED))
-	@$(VENV)/bin/python -m tests.soak.splits --histories 1000 $(if $(SEED),--seed $(SEED))
+	@$(VENV)/bin/python -m tests.exact --trouble soak-splits --cases 20 $(if $(SEED),--seed $(SEED))
 
 worlds: setup ## Five hundred drawn worlds: zones, clocks, locales, users, disks, hands; SEED=7 repeats one
-	@$(VENV)/bin/python -m tests.worlds $(if $(SEED),--seed $(SEED),--worlds 500)
+	@$(VENV)/bin/python -m tests.exact --trouble worlds $(if $(SEED),--world $(SEED))
 
 disks: setup ## Each step on a disk that is full at each page, and each file that it wrote cut off: hours
-	@$(VENV)/bin/python -m tests.disk
+	@$(VENV)/bin/python -m tests.exact --trouble disk
 
 differential: setup ## Three hundred random tables asked by Spark, hudi-rs, DuckDB and Polars; then twelve planted lies
 	@$(VENV)/bin/python -m tests.differential --tables 300 $(if $(SEED),--seed $(SEED))
@@ -131,8 +129,7 @@ bench-upsert: setup ## A million updates into twenty million rows, beside Hudi's
 	@$(VENV)/bin/python benchmarks/upsert.py
 
 soak-upsert: setup ## Two hundred batches of upserts with processes killed at random, beside a model; SEED=42 chooses all
-	@$(VENV)/bin/python -m tests.soak.upsert --batches 200 $(if $(SEED),--seed $(SEED))
-	@$(VENV)/bin/python -m tests.soak.upsert --batches 200 --type copy_on_write $(if $(SEED),--seed $(SEED))
+	@$(VENV)/bin/python -m tests.exact --trouble soak-upsert $(if $(SEED),--seed $(SEED))
 
 bench-growth: setup ## What a batch costs over thousands of shards and a million past transactions
 	@$(VENV)/bin/python benchmarks/growth.py

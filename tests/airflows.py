@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 
 from airflow_provider_slshudi.cli.demo.airflow_process import LocalAirflow
+from airflow_provider_slshudi.exceptions import RuntimeMissing
 from tests.machine import arguments_of
 
 IDLE = "<idle>"
@@ -20,7 +21,8 @@ IDLE = "<idle>"
 class SupervisedAirflow(LocalAirflow):
     """A LocalAirflow with the supervisor that a host would have.
 
-    Its scheduler looks twice a second, not ten times: a look takes 15 ms of CPU, which others are waiting for.
+    Its scheduler looks twice a second, not ten times: a look takes 15 ms of CPU, which others are waiting for. Its
+    `database` is the URL of an empty one of PostgreSQL, or SQLite's where there is none.
     """
 
     _orphans: frozenset[psutil.Process] = frozenset()
@@ -32,9 +34,13 @@ class SupervisedAirflow(LocalAirflow):
         environment: Mapping[str, str] | None = None,
         port: int = 0,
         triggerer: bool = False,
+        database: str = "",
     ) -> None:
         calm = {"AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5"}
+        names = ("SQL_ALCHEMY_CONN", "SQL_ALCHEMY_CONN_ASYNC") if database else ()
+        calm |= {f"AIRFLOW__DATABASE__{name}": database for name in names}
         super().__init__(directory, dags_folder, {**calm, **(environment or {})}, port, triggerer)
+        self._database = database
 
     @property
     def pids(self) -> dict[str, int]:
@@ -75,6 +81,12 @@ class SupervisedAirflow(LocalAirflow):
         """The text of a task's log, all tries."""
         folder = self.directory / "logs" / f"dag_id={dag_id}" / f"run_id={run_id}" / f"task_id={task_id}"
         return "".join(file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.log")))
+
+    def _make_database(self) -> None:
+        if not self._database:
+            super()._make_database()
+        elif self._run("db-migrate", ["db", "migrate"]).wait():
+            raise RuntimeMissing(f"Airflow's database could not be made: {self._last_words('db-migrate')}")
 
 
 def _of_session(leader: int) -> set[psutil.Process]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 from typing_extensions import Self
 
@@ -220,6 +220,17 @@ def _asked(url: str, query: str) -> str:
             return str(connection.exec_driver_sql(query).scalar_one())
     finally:
         engine.dispose()
+
+
+def new_database(server: str, name: str, *settings: str) -> str:
+    """The URL of a database made on a server of PostgreSQL, with settings of its sessions."""
+    engine = create_engine(server, isolation_level="AUTOCOMMIT")
+    with engine.connect() as session:
+        session.execute(text(f"CREATE DATABASE {name}"))
+        for setting in settings:
+            session.execute(text(f"ALTER DATABASE {name} SET {setting}"))
+    engine.dispose()
+    return make_url(server).set(database=name).render_as_string(hide_password=False)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import yaml
 from aliyun.log import LogClient
+from sqlalchemy import make_url
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.local import LocalSls
@@ -31,12 +32,17 @@ def connection(conn_type: str, **fields: object) -> str:
     return json.dumps({"conn_type": conn_type, **fields})
 
 
-def environment(pipelines: Path | None, ledger: Path, server: LocalSls) -> dict[str, str]:
-    """What Airflow is told: a folder of pipelines, if any, a ledger in SQLite, Spark in local mode, the log service."""
-    sls = server.connection()
+def environment(pipelines: Path | None, ledger: Path | str, server: LocalSls) -> dict[str, str]:
+    """What Airflow is told: a folder of pipelines, if any, a ledger in a file of SQLite or at the URL of a database of
+    PostgreSQL, Spark in local mode, the log service."""
+    sls, at = server.connection(), make_url(f"sqlite:///{ledger}" if isinstance(ledger, Path) else ledger)
+    fields = {"host": at.host, "port": at.port, "login": at.username, "schema": at.database}
+    dialect = {"dialect": at.get_backend_name()}
     return {
         **({} if pipelines is None else {"AIRFLOW__SLSHUDI__PIPELINES_FOLDER": str(pipelines)}),
-        "AIRFLOW_CONN_SLSHUDI_LEDGER": connection("slshudi_ledger", schema=str(ledger), extra={"dialect": "sqlite"}),
+        "AIRFLOW_CONN_SLSHUDI_LEDGER": connection(
+            "slshudi_ledger", **{name: value for name, value in fields.items() if value}, extra=dialect
+        ),
         "AIRFLOW_CONN_SPARK_DEFAULT": connection("spark", host="local[2]"),
         "AIRFLOW_CONN_SLS_DEFAULT": connection(
             "sls", host=sls.endpoint, login=sls.access_key_id, password=sls.access_key_secret.reveal()

@@ -19,13 +19,11 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from airflow_provider_slshudi.local.process import LocalSls
 from tests.crash.cases import Step
-from tests.crash.counts import BEHIND
 from tests.crash.world import World
-from tests.local.sdk import by_ip
+from tests.exact.counts import BEHIND
+from tests.exact.world import log_service
 from tests.outage.proxy import Proxy
-from tests.scenarios import PROJECT
 from tests.services import s3_server
 from tests.sessions import start_spark
 
@@ -70,8 +68,7 @@ def main() -> int:
         variables, oss = stack.enter_context(oss_store(_BUCKET, folder))
         os.environ.update(variables)
         os.environ.pop("AWS_REGION", None)
-        server = stack.enter_context(LocalSls(folder / "sls"))
-        by_ip(server.connection()).create_project(PROJECT, "tests")
+        server = stack.enter_context(log_service(folder))
         spark = start_spark(f"oss://{_BUCKET}")
         stack.callback(spark.stop)
         lake = f"oss://{_BUCKET}"

@@ -16,8 +16,12 @@ from airflow_provider_slshudi.config.options import PROTOCOL_OPTIONS
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.table import Upsert
 from airflow_provider_slshudi.hudi.client.writer import upsert_options
+from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import State
 from airflow_provider_slshudi.rows.keys import bucket_ids
-from tests.crash.counts import as_url
+from airflow_provider_slshudi.storage.files import Storage
+from tests.exact.counts import as_url
+from tests.exact.outcome import Outcome
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,6 +105,26 @@ class Model:
         for key, change in reduced.items():
             self._merge(key, change)
 
+    def follow(self, ledger: Ledger, pipeline: str, merged: set[str], waiting: list[Change]) -> list[Change]:
+        """Merges what was committed, where batches read changes in the order in which they were put.
+
+        Args:
+            ledger: has the committed batches, and how many changes each has read.
+            pipeline: the pipeline's name.
+            merged: the ids of batches that the model knows; gets those that it did not.
+            waiting: the changes that no known batch has read, in their order.
+
+        Returns:
+            those that are still waiting.
+        """
+        committed = [batch for batch in ledger.last(pipeline, 20, State.COMMITTED) if batch.id not in merged]
+        for batch in sorted(committed, key=lambda batch: str(batch.instant)):
+            merged.add(batch.id)
+            count = int(batch.rows or 0)
+            self.batch(waiting[:count])
+            waiting = waiting[count:]
+        return waiting
+
     def _merge(self, key: Key, change: Change) -> None:
         there = self.rows.get(key)
         if there is not None and self._is_older(change.row, there):
@@ -142,6 +166,30 @@ def sorted_rows(rows: Iterable[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Rows as tuples that two tables can be compared by."""
     names = ("region", "id", "updated_at", "number", "name", "score", "is_deleted")
     return sorted((tuple(row[name] for name in names) for row in rows), key=lambda row: row[:2])
+
+
+def count_rows(expected: list[tuple[Any, ...]], changes: int, table: Storage, spark: SparkSession) -> Outcome:
+    """Compares a table with its model, as hudi-rs and as Spark show it.
+
+    Args:
+        expected: the rows of the model, in its order.
+        changes: how many logs were put.
+        table: the table's folder.
+        spark: reads the table.
+    """
+    outcome = Outcome(changes)
+    readers: dict[str, list[tuple[Any, ...]]] = {
+        "hudi-rs": rows_by_rust(table.uri),
+        "Spark": rows_by_spark(spark, table.full("")),
+    }
+    for reader, rows in readers.items():
+        if rows != expected:
+            wrong = sorted(set(rows) ^ set(expected), key=repr)
+            doubled = len(rows) - len({row[:2] for row in rows})
+            lost = len({row[:2] for row in wrong})
+            said = f"{doubled} doubled, {lost} with lost updates; {len(rows)} rows, the model has {len(expected)}"
+            outcome.match(Outcome(lost=lost, doubled=doubled, differences=[f"{reader}: {said}; differ: {wrong[:4]}"]))
+    return outcome
 
 
 def rows_by_spark(spark: SparkSession, path: str) -> list[tuple[Any, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -23,6 +23,7 @@ from tests.readers.mirrors import CATALOG, NAMESPACE
 
 PROJECT = "chaos"
 SHARDS = 2
+START_SECONDS = 240.0
 KEYS = 300
 SPARK = {"connection": "spark_default", "conf": {"spark.sql.shuffle.partitions": "4"}}
 _HEAD = """from datetime import timedelta
@@ -190,7 +191,7 @@ def place(home: Path, count: int, fleet: str = "", mirrored: int = 1) -> Iterato
 
     The first `mirrored` of them have mirrors.
     """
-    pipelines, dags, database = home / "pipelines", home / "dags", home / "ledger.db"
+    pipelines, dags = home / "pipelines", home / "dags"
     catalog = f"sqlite:///{home / 'catalog.db'}"
     lines = [
         Line(
@@ -208,15 +209,41 @@ def place(home: Path, count: int, fleet: str = "", mirrored: int = 1) -> Iterato
             write_line(line, pipelines, dags, spark=SPARK)
         if fleet:
             write_fleet(fleet, lines, dags)
-        engine = open_engine(f"sqlite:///{database}")
-        migrate(engine)
-        # Resident processes of this run's own.
-        variables = {**environment(pipelines, database, server), **QUICK, "TMPDIR": str(home)}
         extra = {"type": "sql", "name": CATALOG}
-        variables[f"AIRFLOW_CONN_{CATALOG.upper()}"] = connection("slshudi_iceberg", host=catalog, extra=extra)
-        with SupervisedAirflow(home / "airflow", dags, variables) as airflow:
-            for line in lines:
-                for dag in line.dags:
-                    airflow.wait_for_dag(dag)
-            yield Place(home, server, airflow, Ledger(engine), lines)
-        engine.dispose()
+        variables = {f"AIRFLOW_CONN_{CATALOG.upper()}": connection("slshudi_iceberg", host=catalog, extra=extra)}
+        dags_of_lines = (dag for line in lines for dag in line.dags)
+        ledger, told = home / "ledger.db", {**QUICK, **variables}
+        with started(home, lines, server, ledger, SupervisedAirflow, told, dags_of_lines) as made:
+            yield made
+
+
+@contextmanager
+def started(
+    home: Path,
+    lines: list[Line],
+    server: LocalSls,
+    ledger: Path | str,
+    airflow: Callable[..., SupervisedAirflow],
+    variables: Mapping[str, str],
+    dags: Iterable[str],
+) -> Iterator[Place]:
+    """Airflow over the pipelines and DAGs in the folders of a place.
+
+    Args:
+        home: has them in `pipelines` and `dags`.
+        lines: the pipelines.
+        server: the log service.
+        ledger: a file of SQLite, or the URL of a database of PostgreSQL.
+        airflow: makes the Airflow, given its folder, that of the DAGs and its variables.
+        variables: are added to those that every Airflow is told.
+        dags: Airflow has to have parsed these.
+    """
+    engine = open_engine(f"sqlite:///{ledger}" if isinstance(ledger, Path) else ledger)
+    migrate(engine)
+    # Resident processes of this run's own.
+    told = {**environment(home / "pipelines", ledger, server), "TMPDIR": str(home), **variables}
+    with airflow(home / "airflow", home / "dags", environment=told) as running:
+        for dag in dags:
+            running.wait_for_dag(dag, START_SECONDS)
+        yield Place(home, server, running, Ledger(engine), lines)
+    engine.dispose()

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
 
 from aliyun.log import LogClient
-from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 
 from airflow_provider_slshudi.config.load import load_pipeline
 from airflow_provider_slshudi.hudi.timeline import Timeline
@@ -15,32 +12,14 @@ from airflow_provider_slshudi.ledger.records import State
 from airflow_provider_slshudi.sls import cursors
 from airflow_provider_slshudi.storage.files import Storage
 from tests.chaos.place import PROJECT, Line, Place
-from tests.crash.counts import as_url, reader_options
-from tests.local.sdk import by_ip
+from tests.exact import counts
+from tests.exact.outcome import Outcome as Outcome
+from tests.exact.outcome import compared
+from tests.local.sdk import by_ip, groups_of
 from tests.machine import shard_ids
-from tests.readers.mirrors import NAMESPACE, Mirrors
+from tests.readers.mirrors import Mirrors, mirror_faults
 
 Log = dict[str, str]
-
-
-@dataclass
-class Outcome:
-    """Logs of the service without a row, rows too many, and whatever else is not as it should be."""
-
-    logs: int = 0
-    lost: int = 0
-    doubled: int = 0
-    wrong: list[str] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        return not (self.lost or self.doubled or self.wrong) and self.logs > 0
-
-    def add(self, other: Outcome) -> None:
-        self.logs += other.logs
-        self.lost += other.lost
-        self.doubled += other.doubled
-        self.wrong += other.wrong
 
 
 def prove(place: Place, line: Line, acknowledged: int) -> Outcome:
@@ -67,33 +46,16 @@ def prove(place: Place, line: Line, acknowledged: int) -> Outcome:
 
 def _mirrors(place: Place, line: Line) -> list[str]:
     """Where the mirrors, once a next run has followed, have other rows than the table."""
-    from deltalake import DeltaTable
-    from pyiceberg.catalog import load_catalog
-
-    mirrors = Mirrors(line.catalog)
+    mirrors, names = Mirrors(line.catalog), ("event_id", "ad_id")
     mirrors.follow(load_pipeline(place.home / "pipelines" / f"{line.name}.yaml"))
-    expected, names = Counter(rows_of(line, "event_id", "ad_id")), ("event_id", "ad_id")
-    iceberg = load_catalog(**mirrors.properties).load_table(f"{NAMESPACE}.{line.name}")
-    seen = {
-        "Iceberg": iceberg.scan(selected_fields=names).to_arrow(),
-        "Delta": DeltaTable(Storage(line.table).full("")).to_pyarrow_table(columns=[*names]),
-    }
-    return [
-        f"{line.name}: the {kind} mirror has {rows.num_rows} rows that are not those of the table, {expected.total()}"
-        for kind, rows in seen.items()
-        if Counter(zip(*(rows[name].to_pylist() for name in names), strict=True)) != expected
-    ]
+    return mirror_faults(Storage(line.table), line.name, mirrors.properties, names, rows_of(line, *names))
 
 
 def _events(line: Line, held: dict[str, Log], acknowledged: int) -> Outcome:
     """A row for each log, under its place in the logstore."""
     events = {key: log["event_id"] for key, log in held.items()}
     rows = rows_of(line, "_hoodie_record_key", "event_id")
-    found = Outcome(logs=len(held))
-    keys = Counter(key for key, _ in rows)
-    found.lost = len(held.keys() - keys.keys())
-    # A row that the service never held is one too many as well.
-    found.doubled = sum(keys.values()) - len(held.keys() & keys.keys())
+    found = compared(f"{line.name} by hudi-rs", (key for key, _ in rows), held)
     other = [key for key, event in rows if events.get(key, event) != event]
     if other:
         found.wrong.append(f"{line.name}: {len(other)} rows hold another log than the service: {other[:5]}")
@@ -123,25 +85,13 @@ def logs_of(client: LogClient, logstore: str) -> dict[str, Log]:
     """Row key and content of every log that the logstore holds, as the official SDK reads them."""
     held: dict[str, Log] = {}
     for shard in shard_ids(client, PROJECT, logstore):
-        at = client.get_begin_cursor(PROJECT, logstore, shard).get_cursor()
-        end = client.get_end_cursor(PROJECT, logstore, shard).get_cursor()
-        while at != end:
-            answer = client.pull_logs(PROJECT, logstore, shard, at, 1000, end)
-            groups = LogGroupListRaw.FromString(answer._raw_uncompressed_body).LogGroups
-            for cursor, group in enumerate(groups, cursors.parse(at)):
-                for place, log in enumerate(group.Logs):
-                    held[f"{shard}-{cursor}-{place}"] = {item.Key: item.Value.decode() for item in log.Contents}
-            at = answer.get_next_cursor()
+        begin = cursors.parse(client.get_begin_cursor(PROJECT, logstore, shard).get_cursor())
+        for cursor, group in enumerate(groups_of(client, PROJECT, logstore, shard), begin):
+            for place, log in enumerate(group.Logs):
+                held[f"{shard}-{cursor}-{place}"] = {item.Key: item.Value.decode() for item in log.Contents}
     return held
 
 
 def rows_of(line: Line, *names: str) -> list[tuple[Any, ...]]:
     """Columns of every row of the table, as hudi-rs reads it."""
-    from hudi import HudiReadOptions, HudiTableBuilder
-
-    builder = HudiTableBuilder.from_base_uri(as_url(line.table))
-    table = builder.with_storage_options(reader_options(Storage(line.table))).build()
-    rows: list[tuple[Any, ...]] = []
-    for batch in table.read_stream(HudiReadOptions(projection=[*names])):
-        rows += zip(*(batch[name].to_pylist() for name in names), strict=True)
-    return rows
+    return counts.rows_of(Storage(line.table), *names)

@@ -1,4 +1,9 @@
-"""One run: disturb until enough is committed, let it settle, prove."""
+"""Pipelines under Airflow, and all around them dies.
+
+Random processes are killed or stopped for a while, the log service fails, shards split and merge, backfills run beside
+the tail. In the end the service's logs are compared with the table's rows, one by one, by readers that know nothing of
+each other. A run that is not exact, or gets stuck, leaves its folder.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +23,9 @@ from tests.chaos.living import Living
 from tests.chaos.place import PROJECT, Line, Place
 from tests.chaos.processes import end_residents
 from tests.chaos.producer import Producer
-from tests.chaos.proof import Outcome, prove
+from tests.chaos.proof import prove
 from tests.chaos.unrest import Unrest
+from tests.exact.outcome import Jammed, Outcome
 from tests.local.sdk import by_ip
 from tests.machine import bounds, shard_ids
 
@@ -32,12 +38,12 @@ CALM_SECONDS = 3.0
 BUSY = ["queued", "running"]
 
 
-class Stuck(Exception):
+class Stuck(Jammed):
     """A pipeline does not get on."""
 
 
 class Run:
-    """The disturbed time of a run."""
+    """The pipelines of a place, and all that disturbs them."""
 
     def __init__(self, place: Place, seed: int) -> None:
         self.place = place
@@ -48,7 +54,7 @@ class Run:
         self.producers = [Producer(connection, line, f"{seed}-{line.name}", PUT_SECONDS) for line in place.lines]
         self.commits = dict.fromkeys((line.name for line in place.lines), 0)
         self._moved = dict.fromkeys(self.commits, time.monotonic())
-        self._told = 0.0
+        self._told, self._decided = 0.0, 0
 
     @property
     def committed(self) -> int:
@@ -57,6 +63,69 @@ class Run:
     @property
     def aborted(self) -> int:
         return sum(self.place.count(line, State.ABORTED) for line in self.place.lines)
+
+    @contextmanager
+    def put(self) -> Iterator[None]:
+        """Puts logs to all pipelines while the block runs."""
+        for producer in self.producers:
+            producer.start()
+        try:
+            yield
+        finally:
+            for producer in self.producers:
+                producer.stop()
+
+    def step(self) -> None:
+        """Looks, and disturbs what is due.
+
+        Raises:
+            Stuck: a pipeline does not get on.
+        """
+        with suppress(LedgerUnavailable):
+            self.look()
+            self._decided = self.committed + self.aborted
+        # It is the killer that starts the ledger's server again.
+        self.killer.step(self._decided)
+        self.unrest.step()
+        time.sleep(0.2)
+
+    def calm(self) -> None:
+        """Ends what disturbs, and waits for more logs."""
+        self.unrest.end()
+        self.killer.end()
+        time.sleep(CALM_SECONDS)
+
+    def settle(self) -> None:
+        """Waits until healthy batches have committed every log, then until nothing runs any more.
+
+        Raises:
+            Stuck: that takes too long.
+        """
+        place, deadline = self.place, time.monotonic() + STUCK_SECONDS
+        for line in place.lines:
+            while open_ends(place, line):
+                if time.monotonic() > deadline:
+                    raise Stuck(explain(place, line))
+                self.killer.tend()
+                self.look()
+                time.sleep(0.5)
+        for dag in (dag for line in place.lines for dag in line.dags):
+            place.airflow.pause(dag, True)
+        while place.airflow.get("dags/~/dagRuns/~/taskInstances", state=BUSY)["total_entries"]:
+            if time.monotonic() > deadline:
+                raise Stuck(f"tasks are still {' or '.join(BUSY)} although all is committed")
+            self.killer.tend()
+            time.sleep(0.5)
+
+    def count(self) -> Outcome:
+        """Compares the logs of each pipeline with its rows."""
+        outcome = Outcome()
+        for producer in self.producers:
+            outcome.add(prove(self.place, producer.line, producer.acknowledged))
+        self.look()
+        outcome.wrong += self.living.living
+        end_residents(self.place)
+        return outcome
 
     def look(self) -> None:
         """Counts commits, and tells now and then.
@@ -95,69 +164,22 @@ def listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
 
 
-def disturb(place: Place, batches: int, seed: int) -> tuple[Run, Outcome]:
-    """Runs until so many micro-batches are committed; gives what was done and found.
+def disturb(place: Place, batches: int, seed: int, outcome: Outcome) -> None:
+    """Disturbs a place until so many micro-batches are committed; then all has to be exact.
 
     Raises:
         Stuck: a pipeline did not get on.
     """
-    run, decided = Run(place, seed), 0
-    with _producing(run.producers):
+    run = Run(place, seed)
+    with run.put():
         while run.committed < batches:
-            with suppress(LedgerUnavailable):
-                run.look()
-                decided = run.committed + run.aborted
-            # It is who starts the ledger's server again.
-            run.killer.step(decided)
-            run.unrest.step()
-            time.sleep(0.2)
-        run.unrest.end()
-        run.killer.end()
-        time.sleep(CALM_SECONDS)
-    _settle(run)
-    outcome = Outcome()
-    for line, producer in zip(place.lines, run.producers, strict=True):
-        outcome.add(prove(place, line, producer.acknowledged))
-    run.look()
-    outcome.wrong += run.living.living
-    end_residents(place)
-    return run, outcome
-
-
-@contextmanager
-def _producing(producers: list[Producer]) -> Iterator[None]:
-    for producer in producers:
-        producer.start()
-    try:
-        yield
-    finally:
-        for producer in producers:
-            producer.stop()
-
-
-def _settle(run: Run) -> None:
-    """Waits until healthy batches have committed every log, then until nothing runs any more.
-
-    Raises:
-        Stuck: that takes too long.
-    """
-    deadline = time.monotonic() + STUCK_SECONDS
-    for line in run.place.lines:
-        while open_ends(run.place, line):
-            if time.monotonic() > deadline:
-                raise Stuck(explain(run.place, line))
-            run.killer.tend()
-            run.look()
-            time.sleep(0.5)
-    airflow = run.place.airflow
-    for line in run.place.lines:
-        for dag in line.dags:
-            airflow.pause(dag, True)
-    while airflow.get("dags/~/dagRuns/~/taskInstances", state=BUSY)["total_entries"]:
-        if time.monotonic() > deadline:
-            raise Stuck(f"tasks are still {' or '.join(BUSY)} although all is committed")
-        run.killer.tend()
-        time.sleep(0.5)
+            run.step()
+        run.calm()
+    run.settle()
+    outcome.add(run.count())
+    outcome.figures.update(batches=run.committed, kills=sum(run.killer.kills.values()))
+    outcome.figures["living ones fenced"] += len(run.living.living)
+    outcome.notes += [str(run), f"run again by a new scheduler: {listed(steps_again(place))}"]
 
 
 def steps_again(place: Place) -> Counter[str]:

@@ -41,6 +41,8 @@ class Step(str, Enum):
     METADATA = "metadata"
 
 
+BATCH = (Step.SETTLE, Step.PLAN, Step.OPEN, Step.APPEND, Step.RECORD, Step.COMMIT)
+"""The steps of a run, in their order."""
 SERVICES = (Step.CLEAN, Step.ARCHIVE, Step.CLUSTER, Step.COMPACT, Step.METADATA)
 """Steps of no batch, in a DAG of their own. They have no token: one that is started twice waits for the lease."""
 

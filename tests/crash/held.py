@@ -20,6 +20,7 @@ from airflow_provider_slshudi.spark.driver import resident_driver
 from airflow_provider_slshudi.spark.launch import APPLICATION
 from airflow_provider_slshudi.system.points import Point
 from tests.crash.cases import Victim
+from tests.machine import arguments_of
 from tests.points import RESIDENT, armed_in
 from tests.residents import drivers
 from tests.waiting import LONGEST_SECONDS
@@ -140,16 +141,19 @@ class Child:
 
 
 class HeldStep(Child):
-    """A step in a process of its own: `tests.crash.step`."""
+    """A step in a process of its own: `tests.exact.step`; a `resident` one lets a process that stays do its job."""
 
-    def __init__(self, setup: Mapping[str, Any], holds: Holds, secrets: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, setup: Mapping[str, Any], holds: Holds, secrets: Mapping[str, str], log: Path, resident: bool = False
+    ) -> None:
         variables = {**os.environ, **secrets, **armed_in(holds.folder)}
         # Resident processes of its own, in a folder short enough for a socket's name.
-        self._residents = Path(tempfile.mkdtemp(prefix="sls-", dir="/tmp")) if setup.get("resident") else None
+        self._residents = Path(tempfile.mkdtemp(prefix="sls-", dir="/tmp")) if resident else None
         if self._residents is not None:
             # Elsewhere a driver that is to be held is one of its own; here it is the first job of one that stays.
             variables |= {"TMPDIR": str(self._residents), RESIDENT: "1"}
-        super().__init__([sys.executable, "-m", "tests.crash.step", json.dumps(dict(setup))], variables, log)
+        told = {"launcher": "resident" if resident else "submit", **setup}
+        super().__init__([sys.executable, "-m", "tests.exact.step", json.dumps(told)], variables, log)
 
     def residents(self) -> list[psutil.Process]:
         return [] if self._residents is None else drivers(self._residents)
@@ -195,11 +199,3 @@ def is_over(process: psutil.Process) -> bool:
         return not process.is_running() or bool(process.status() == psutil.STATUS_ZOMBIE and process.num_threads() < 2)
     except psutil.NoSuchProcess:
         return True
-
-
-def arguments_of(process: psutil.Process) -> list[str]:
-    """A process's command line; empty where it is gone."""
-    try:
-        return list(process.cmdline())
-    except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.services.mirrors import mirror
 from airflow_provider_slshudi.storage.objectstore import hadoop_path
 from airflow_provider_slshudi.transaction.context import Work
-from tests.readers.mirrors import CATALOG, NAMESPACE
+from tests.readers.mirrors import CATALOG, mirror_faults
 from tests.readers.mirrors import with_mirrors as _with_mirrors
 
 if TYPE_CHECKING:
@@ -34,22 +33,9 @@ def faults(work: Work, spark: SparkSession) -> list[str]:
 
     Of a Merge-On-Read table a mirror has what is compacted, as a read-optimized query.
     """
-    from deltalake import DeltaTable
-    from pyiceberg.catalog import load_catalog
-
     mirror(work)
     names = ("event_id",) if any(each.name == "event_id" for each in work.pipeline.columns) else ("id", "number")
     options = {"hoodie.datasource.query.type": "read_optimized"}
     read = spark.read.format("hudi").options(**options).load(hadoop_path(work.storage.uri))
-    expected = Counter(tuple(row) for row in read.select(*names).collect())
-    iceberg = load_catalog(**work.iceberg_catalog(CATALOG)).load_table(f"{NAMESPACE}.{_TABLE}")
-    seen = {
-        "Iceberg": iceberg.scan(selected_fields=names).to_arrow(),
-        "Delta": DeltaTable(work.storage.full("")).to_pyarrow_table(columns=[*names]),
-    }
-    rows = {kind: list(zip(*(found[name].to_pylist() for name in names), strict=True)) for kind, found in seen.items()}
-    return [
-        f"the {kind} mirror has {len(found)} rows, {len(set(found))} different ones; Spark reads {expected.total()}"
-        for kind, found in rows.items()
-        if Counter(found) != expected
-    ]
+    rows = (tuple(row) for row in read.select(*names).collect())
+    return mirror_faults(work.storage, _TABLE, work.iceberg_catalog(CATALOG), names, rows)

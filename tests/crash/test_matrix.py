@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.system.points import Point
 from tests.crash.cases import Case, Step, Victim, all_cases, woken_cases
 from tests.crash.held import NotAsPlanned
-from tests.crash.matrix import each_its_own, run_case
 from tests.crash.world import World
-from tests.local.sdk import by_ip
-from tests.scenarios import PROJECT
+from tests.exact.outcome import Outcome
+from tests.exact.troubles.crash import each_its_own, run_case
+from tests.exact.world import log_service
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,8 +37,7 @@ CASES = [
 @pytest.fixture(scope="module")
 def worlds(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Callable[[Step], World]]:
     folder = tmp_path_factory.mktemp("crash")
-    with LocalSls(folder / "sls") as server:
-        by_ip(server.connection()).create_project(PROJECT, "tests")
+    with log_service(folder) as server:
         yield each_its_own(folder, spark, server)
 
 
@@ -55,11 +53,11 @@ def test_the_matrix_has_every_point_with_all_that_are_alive_there() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_crash_ends_with_exact_counts_and_a_healthy_next_batch(worlds: Callable[[Step], World], case: Case) -> None:
-    run_case(worlds, case)
+    run_case(worlds, case, Outcome())
 
 
 def test_the_same_on_an_s3_store() -> None:
-    command = [sys.executable, "-m", "tests.crash", "--s3"]
+    command = [sys.executable, "-m", "tests.exact", "--trouble", "crash", "--s3"]
     for case in (
         Case(Step.CLUSTER, Point.ROLLBACK_STARTED, Victim.JVM),
         Case(Step.COMMIT, Point.COMMIT_COMPLETED, Victim.JVM),
@@ -67,9 +65,10 @@ def test_the_same_on_an_s3_store() -> None:
     ):
         command += ["--step", case.step.value, "--point", case.point.value, "--victim", case.victim.value]
     ran = subprocess.run(command, capture_output=True, text=True)
-    assert ran.stdout.splitlines()[-1:] == ["crash matrix: 4 cases, 0 lost, 0 doubled"], ran.stdout + ran.stderr[-3000:]
+    assert ran.stdout.splitlines()[-1].startswith("crash: 4 cases"), ran.stdout + ran.stderr[-3000:]
+    assert ran.returncode == 0, ran.stdout + ran.stderr[-3000:]
 
 
 def test_a_case_whose_point_is_not_reached_fails(worlds: Callable[[Step], World]) -> None:
     with pytest.raises(NotAsPlanned, match="did not reach"):
-        run_case(worlds, Case(Step.RECORD, Point.COMMIT_HALF, Victim.TASK))
+        run_case(worlds, Case(Step.RECORD, Point.COMMIT_HALF, Victim.TASK), Outcome())

@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Engine, create_engine, make_url, text, update
 
@@ -18,23 +18,18 @@ from airflow_provider_slshudi.hudi.instant_metadata import action
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
-from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import State, Transaction
+from airflow_provider_slshudi.ledger.records import State
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.services import maintenance, metadata
 from airflow_provider_slshudi.services.rewrite import Rewritten, cluster, compact
-from airflow_provider_slshudi.sls.faults import Patience
-from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.storage.files import Storage
-from airflow_provider_slshudi.storage.objectstore import hadoop_path
 from airflow_provider_slshudi.system.points import Point
-from airflow_provider_slshudi.transaction import plan, steps
-from airflow_provider_slshudi.transaction.context import Run, Work
-from airflow_provider_slshudi.transaction.settle import settle
+from airflow_provider_slshudi.transaction.context import Work
 from tests.crash import mirrored
 from tests.crash.cases import Step
-from tests.crash.counts import faults, tables
-from tests.crash.held import HeldStep, Holds
+from tests.exact import world as exact
+from tests.exact.counts import count, tables
+from tests.exact.outcome import Outcome
 from tests.local.sdk import by_ip
 from tests.pipelines import served_often, upserted_often
 from tests.scenarios import PROJECT, DyingLauncher, Scenario, SessionLauncher
@@ -44,37 +39,14 @@ if TYPE_CHECKING:
 
 _LOGS = 40
 _TEMPLATE = "template"
-_KEY = "_hoodie_record_key"
 
 
-@dataclass(frozen=True)
-class Line:
-    """A pipeline of a case: table and ledger of its own, a few logs that nobody has read yet."""
+class Line(exact.World):
+    """A pipeline of a case: table and ledger of its own, a few logs that no batch has read yet."""
 
-    world: World
-    folder: Path
-    scenario: Scenario
-    ledger_url: str
-
-    @property
-    def work(self) -> Work:
-        return self.scenario.work
-
-    def before(self, step: Step, run: str = "run-1", dag: str = "tail", airflow: str = "") -> Transaction | None:
-        """Brings a batch of a run, of an Airflow of this name, to where `step` begins."""
-        work = replace(self.work, run=Run(dag, run, airflow))
-        if step is Step.PLAN:
-            return None
-        planned = plan.tail(work)
-        assert planned is not None
-        if step is Step.OPEN:
-            return planned
-        steps.open_instant(work, planned.id, planned.token)
-        if step is not Step.APPEND:
-            steps.append(work, planned.id, planned.token)
-        if step is Step.COMMIT:
-            steps.record(work, planned.id, planned.token)
-        return work.ledger.get(planned.id)
+    def __init__(self, world: World, folder: Path, scenario: Scenario, ledger_url: str) -> None:
+        self.world, self.scenario = world, scenario
+        super().__init__(folder, scenario.work, ledger_url, world.server, mirrored.catalog_in(folder), world.resident)
 
     def before_service(self) -> None:
         """Makes enough commits for table services to have something to do, then a batch that stays PREPARED."""
@@ -105,42 +77,9 @@ class Line:
         assert pending == [action(self.work.pipeline.table)], f"{pending} pending after {done}"
         assert done[-1].ok, f"{done[-1]}"
 
-    def held(self, step: Step, holds: Holds, run: str = "run-1", **more: Any) -> HeldStep:
-        """Starts a step in a process of its own."""
-        setup = {
-            "catalog": mirrored.catalog_in(self.folder),
-            "pipeline": self.work.pipeline.model_dump(mode="json"),
-            "ledger": self.ledger_url,
-            "run": run,
-            "step": step.value,
-            "resident": self.world.resident,
-            **more,
-        }
-        secrets = self.world.server.connection().to_env()
-        return HeldStep(setup, holds, secrets, self.folder / f"{step.value}-{run}.log")
-
-    def holds(self, name: str = "points") -> Holds:
-        """A folder of points of this pipeline's own."""
-        return Holds(self.folder / name)
-
     def put(self, count: int = _LOGS) -> None:
         """Puts new logs."""
         self.world.put(count)
-
-    def settle(self, run: str) -> list[str]:
-        """What a run's settle decides, every other run being over."""
-        return [item.decision.value for item in settle(self.scenario.by(run), lambda other: True)]
-
-    def next_run(self, run: str) -> list[str]:
-        """A whole run: settles, then reads what there is to read; gives what was decided."""
-        decided, work = self.settle(run), self.scenario.by(run)
-        planned = plan.tail(work)
-        if planned is not None:
-            steps.open_instant(work, planned.id, planned.token)
-            steps.append(work, planned.id, planned.token)
-            steps.record(work, planned.id, planned.token)
-            steps.commit(work, planned.id, planned.token)
-        return decided
 
     def ends_well(self) -> list[str]:
         """Two runs later: the first decides and reads what is left, the second is a healthy one with new logs.
@@ -157,10 +96,13 @@ class Line:
         assert self.next_run("run-3") == [], "the healthy run had something to decide"
         newest = self.work.ledger.latest_committed(self.work.pipeline.name)
         assert newest is not None and (newest.run_id, newest.rows, newest.state) == ("run-3", 10, State.COMMITTED)
-        found = [*faults(self.work, self.world.logs), *self.world.spark_faults(self.work)]
-        assert found == [], "; ".join(found)
+        self.count().require()
         self.require_mirrors()
         return decided
+
+    def count(self) -> Outcome:
+        """What two readers show of all logs that were put."""
+        return count(self.work, self.world.logs, self.world.spark)
 
     def require_mirrors(self) -> None:
         """The mirrors, once they have followed, show the rows that are committed."""
@@ -232,13 +174,6 @@ class World:
                 table.delete_folder("")
         shutil.rmtree(folder)
 
-    def spark_faults(self, work: Work) -> list[str]:
-        """What Spark counts differently than logs were put, in both tables together."""
-        spark, paths = self.spark, [hadoop_path(table.uri) for table in tables(work)]
-        rows = [row for path in paths for row in spark.read.format("hudi").load(path).select(_KEY).collect()]
-        found = len(rows), len({row[0] for row in rows})
-        return [] if found == (self.logs, self.logs) else [f"Spark reads {found} rows, keys; {self.logs} were put"]
-
     def _url(self, name: str) -> str:
         return make_url(self._database).set(database=name).render_as_string(hide_password=False)
 
@@ -272,16 +207,9 @@ class World:
         if self._mirrors:
             pipeline = mirrored.with_mirrors(pipeline)
         engine = open_engine(url)
-        migrate(engine)
+        work = exact.work_on(pipeline, engine, self.server, SessionLauncher(self.spark))
         _move(engine, pipeline.table.path)
-        work = Work(
-            pipeline,
-            Ledger(engine),
-            SessionLauncher(self.spark),
-            lambda: LogService(self.server.connection(), PROJECT, self._logstore, patience=Patience(10)),
-            Run("tail", "run-0"),
-            lambda _: mirrored.catalog_in(folder),
-        )
+        work = replace(work, iceberg_catalog=lambda _: mirrored.catalog_in(folder))
         try:
             yield Line(self, folder, Scenario(work, by_ip(self.server.connection())), url)
         finally:

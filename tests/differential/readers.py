@@ -13,9 +13,9 @@ import pyarrow as pa
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.client.metadata_table import committed_files
 from airflow_provider_slshudi.hudi.schema import table_columns
-from tests.crash.counts import as_url
 from tests.differential.filters import Compare, Filter, ducks_literal, polars_expression, sparks_literal, sql
 from tests.differential.tables import Row, Table, Version
+from tests.exact.counts import as_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

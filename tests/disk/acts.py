@@ -13,14 +13,14 @@ from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.repair.abandon import abandon
 from airflow_provider_slshudi.storage.files import Storage
-from tests.crash.cases import SERVICES, Step
-from tests.crash.counts import tables
-from tests.worlds.draw import BATCH, Drawn, Kind, Trouble
-from tests.worlds.ends import faults
-from tests.worlds.exits import Jammed, put_back
-from tests.worlds.host import Told
+from tests.crash.cases import BATCH, SERVICES, Step
+from tests.exact.counts import tables
+from tests.exact.outcome import Outcome, attempt
+from tests.exact.step import Told
+from tests.worlds.draw import Drawn, Kind, Trouble
+from tests.worlds.exits import put_back
 from tests.worlds.place import Line, Places
-from tests.worlds.run import Ended, World
+from tests.worlds.run import World
 
 ABANDON = "abandon"
 RUN = "run-1"
@@ -81,7 +81,7 @@ def stage(places: Places, act: Act, pages: int = 0, *, ledger_disk: bool = False
     first = Step(act.step) if act.step != ABANDON else Step.SETTLE
     drawn = Drawn(pages, act.kind, first, Trouble.FULL, pages=pages, ledger_disk=ledger_disk)
     with places.line(drawn) as line:
-        world = World(line, Ended(drawn))
+        world = World(line, Outcome())
         told = Told()
         if not act.serves:
             line.put()
@@ -98,7 +98,7 @@ def carry_out(world: World, act: Act, told: Told) -> Told:
     try:
         abandon(world.line.work(RUN), told.transaction, "its disk is full")
     except Exception as error:
-        return Told.of(error, (), told.transaction, told.token)
+        return replace(told, done=()).ended_by(error)
     return replace(told, done=(ABANDON,))
 
 
@@ -119,10 +119,10 @@ def _ask_archives(line: Line) -> None:
             put_back(line)
 
 
-def end(world: World, act: Act) -> Ended:
+def end(world: World, act: Act, name: str) -> Outcome:
     """Goes on as pipelines do, with the commands that errors name, and counts what is there in the end."""
-    ended = world.ended
-    try:
+
+    def carry_out(outcome: Outcome) -> None:
         world.settled("run-2")
         if act.serves:
             world.served("run-2s")
@@ -132,9 +132,7 @@ def end(world: World, act: Act) -> Ended:
         world.line.put(10)
         world.healthy("run-6")
         _ask_archives(world.line)
-        ended.faults = [*faults(world.line), *world.wrong]
-    except Jammed as error:
-        ended.jammed = str(error)
-    except Exception as error:
-        ended.broken = f"{type(error).__name__}: {error}"
-    return ended
+        world.count()
+        outcome.figures["left"] += any("left" in fault or "no commit lists" in fault for fault in outcome.wrong)
+
+    return attempt(f"{act.name}, {name}", carry_out, world.ended)

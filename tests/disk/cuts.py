@@ -17,11 +17,9 @@ from unittest.mock import patch
 from airflow_provider_slshudi.handover import ROOT
 from airflow_provider_slshudi.storage.files import Storage
 from tests.disk.acts import Act, carry_out, end, stage
+from tests.exact.outcome import Outcome
 from tests.worlds.place import Line, Places
-from tests.worlds.run import Ended
 
-PUT_BACK = "the file was put back"
-"""Among a world's notes: an error that names the file asked for it."""
 _SHARES = (0.0, 0.3, 0.99)
 _Files = dict[Path, tuple[int, int]]
 
@@ -44,7 +42,7 @@ class Cut:
     summed: bool
 
 
-def after_power_loss(places: Places, act: Act, cut: Cut) -> Ended | None:
+def after_power_loss(places: Places, act: Act, cut: Cut) -> Outcome | None:
     """Ends a world in which an act's file was cut off; None where the act writes fewer files."""
     with stage(places, act) as (world, told):
         line = world.line
@@ -72,14 +70,13 @@ def after_power_loss(places: Places, act: Act, cut: Cut) -> Ended | None:
         if not cut.summed:
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
         how = f"{'' if noted else 'not '}noted, {'with' if cut.summed else 'without'} its checksum"
-        world.ended.notes.append(f"{act.name}: {name} cut to {kept} of {size} bytes, {how}")
-        ended = end(world, act)
-        if not line.backup:
-            ended.notes.insert(1, PUT_BACK)
+        ended = end(world, act, f"{name} cut to {kept} of {size} bytes, {how}")
+        # An error named the file, and asked for this.
+        ended.figures["put back"] += not line.backup
         return ended
 
 
-def sweep(places: Places, act: Act) -> Iterator[Ended]:
+def sweep(places: Places, act: Act) -> Iterator[Outcome]:
     """Each file that the act wrote, cut at each of three lengths."""
     number = 0
     while True:

@@ -1,4 +1,4 @@
-"""The short form of `python -m tests.disk`: a few acts on full disks, and a few files that are cut off."""
+"""The short form of `make disks`: a few acts on full disks, and a few files that are cut off."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.disk.acts import ACTS, Act
 from tests.disk.cuts import Cut, after_power_loss
-from tests.disk.pages import on_full_disk
+from tests.exact.troubles.disk import on_full_disk
 from tests.needs import needs_root
 from tests.worlds.place import Places
 

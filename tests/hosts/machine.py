@@ -16,9 +16,10 @@ import psutil
 
 from airflow_provider_slshudi.spark.runtime import cache_dir
 from tests.hosts.relay import LISTENS
+from tests.machine import ROOT
 from tests.points import armed_in
 from tests.waiting import until
-from tests.worlds.host import ROOT, Steps, clock_library
+from tests.worlds.host import Steps, clock_library
 
 POSSIBLE = os.geteuid() == 0 and bool(shutil.which("unshare")) and bool(shutil.which("nsenter"))
 """Making namespaces takes root."""
@@ -61,7 +62,7 @@ class Machine:
         ahead: int = 0,
         temporary: Path | None = None,
     ) -> Steps:
-        """Starts steps here (see `tests.worlds.step`), with a clock that is so many seconds ahead."""
+        """Starts steps here (see `tests.exact.step`), with a clock that is so many seconds ahead."""
         environment = {
             **os.environ,
             "HOME": str(self.folder / "home"),

@@ -13,9 +13,10 @@ import pytest
 from airflow_provider_slshudi.system.points import Point
 from tests.crash.cases import Step
 from tests.crash.world import World
-from tests.hosts.cases import Case, Trouble, all_of_them, pair, run_case, world
+from tests.exact.outcome import Outcome
+from tests.exact.troubles.hosts import Case, Loss, all_of_them, pair, run_case, world
 from tests.hosts.machine import POSSIBLE, Machine, machine
-from tests.worlds.host import ROOT
+from tests.machine import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +78,7 @@ def test_of_containers_whose_processes_are_numbered_together_each_knows_the_othe
 
 
 def test_a_batch_goes_on_where_its_machine_stood_still_past_its_end(made: World) -> None:
-    run_case(made, Case(Step.COMMIT, Point.COMMIT_LISTED, Trouble.STANDS_STILL, ahead=120))
+    run_case(made, Case(Step.COMMIT, Point.COMMIT_LISTED, Loss.STANDS_STILL, ahead=120), Outcome())
 
 
 def test_machines_with_one_folder_for_temporary_files_have_resident_processes_of_their_own(made: World) -> None:
@@ -95,6 +96,6 @@ def test_machines_with_one_folder_for_temporary_files_have_resident_processes_of
 
 def test_the_whole_has_every_step_of_a_batch_and_every_trouble() -> None:
     cases = all_of_them()
-    assert {case.trouble for case in cases} == set(Trouble)
+    assert {case.loss for case in cases} == set(Loss)
     assert {case.ahead for case in cases} == {0, 120, -120}
     assert len(set(cases)) == len(cases) > 100

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from aliyun.log import LogClient, LogException
@@ -75,10 +75,12 @@ def put(client: LogClient, logstore: str, values: Sequence[bytes]) -> None:
 
 
 def values_of(client: LogClient, logstore: str, shard: int) -> list[list[bytes]]:
-    """The values of every log group of a shard, read from its begin to its end with the SDK's own loop."""
-    values: list[list[bytes]] = []
-    for answer in client.pull_log(PROJECT, logstore, shard, "begin", "end"):
-        body = answer._raw_uncompressed_body or b""
-        groups = LogGroupListRaw.FromString(body).LogGroups
-        values += [[log.Contents[0].Value for log in group.Logs] for group in groups]
-    return values
+    """The values of every log group of a shard."""
+    groups = groups_of(client, PROJECT, logstore, shard)
+    return [[log.Contents[0].Value for log in group.Logs] for group in groups]
+
+
+def groups_of(client: LogClient, project: str, logstore: str, shard: int) -> Iterator[Any]:
+    """Every log group of a shard, read from its begin to its end with the SDK's own loop."""
+    for answer in client.pull_log(project, logstore, shard, "begin", "end"):
+        yield from LogGroupListRaw.FromString(answer._raw_uncompressed_body or b"").LogGroups

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import cast
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.ledger.ledger import Ledger
@@ -10,6 +12,7 @@ from airflow_provider_slshudi.mirror.following import Followed
 from airflow_provider_slshudi.services.mirrors import mirror
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import Launcher
+from airflow_provider_slshudi.storage.files import Storage
 from airflow_provider_slshudi.transaction.context import Run, Work
 from tests.mirror.conftest import NoLedger
 
@@ -35,6 +38,34 @@ class Mirrors:
                 lambda _: self.properties,
             )
         )
+
+
+def mirror_faults(
+    table: Storage, name: str, properties: Mapping[str, Any], names: Sequence[str], rows: Iterable[tuple[Any, ...]]
+) -> list[str]:
+    """Where a client of a mirror's format reads other rows than the table has.
+
+    Args:
+        table: has Delta's log in its folder.
+        name: the name of Iceberg's table.
+        properties: pyiceberg's, of the catalog.
+        names: the columns that are compared.
+        rows: these columns of the table's rows.
+    """
+    from deltalake import DeltaTable
+    from pyiceberg.catalog import load_catalog
+
+    expected = Counter(rows)
+    iceberg = load_catalog(**properties).load_table(f"{NAMESPACE}.{name}")
+    seen = {
+        "Iceberg": iceberg.scan(selected_fields=tuple(names)).to_arrow(),
+        "Delta": DeltaTable(table.full("")).to_pyarrow_table(columns=[*names]),
+    }
+    return [
+        f"{table.uri}: the {kind} mirror has {mirrored.num_rows} rows that are not the table's {expected.total()}"
+        for kind, mirrored in seen.items()
+        if Counter(zip(*(mirrored[name].to_pylist() for name in names), strict=True)) != expected
+    ]
 
 
 def with_mirrors(pipeline: Pipeline, table: str) -> Pipeline:

@@ -1,4 +1,4 @@
-"""`python -m tests.soak.columns --batches 60`: columns that change while batches run and drivers die, beside a model.
+"""Columns that change while batches run and drivers die, beside a model.
 
 Before each batch the pipeline's file changes at random: columns are added, widened, renamed, dropped and come back,
 and sometimes it asks for what must be refused. Some runs die, by SIGKILL of their driver or between two steps; the
@@ -8,10 +8,7 @@ plain Python, every log once, each with the columns that the file had when its b
 
 from __future__ import annotations
 
-import argparse
 import random
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,19 +24,18 @@ from aliyun.log import LogItem, PutLogsRequest
 from airflow_provider_slshudi.config.datatypes import Struct, parse_type
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ColumnMismatch, SlsHudiError
-from airflow_provider_slshudi.ledger.engine import migrate, open_engine
-from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import State, Transaction
 from airflow_provider_slshudi.local import LocalSls
 from airflow_provider_slshudi.services.verification import verify
-from airflow_provider_slshudi.sls.faults import Patience
-from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.system.points import Point
-from airflow_provider_slshudi.transaction import plan, steps
-from airflow_provider_slshudi.transaction.context import Run, Work
+from airflow_provider_slshudi.transaction import plan
+from airflow_provider_slshudi.transaction.context import Work
 from airflow_provider_slshudi.transaction.settle import settle
+from tests.crash.cases import BATCH, Step
+from tests.exact.outcome import Outcome, compared
+from tests.exact.step import STEPS
+from tests.exact.world import new_scenario
 from tests.hudi.readings import READINGS, by_spark, plain
-from tests.local.sdk import by_ip
 from tests.pipelines import ad_events
 from tests.scenarios import PROJECT, DyingLauncher, Scenario, SessionLauncher
 
@@ -229,40 +225,12 @@ class File:
         return f"c{self._made}"
 
 
-@dataclass
-class Outcome:
-    """What happened, and what is not as in the model."""
-
-    seed: int
-    batches: int = 0
-    logs: int = 0
-    refused: int = 0
-    changes: Counter[str] = field(default_factory=Counter)
-    deaths: Counter[str] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """Whether all readers show the model's rows."""
-        return not self.wrong
-
-    def __str__(self) -> str:
-        changes = ", ".join(f"{count} {name}" for name, count in sorted(self.changes.items()))
-        deaths = ", ".join(f"{count} {name}" for name, count in sorted(self.deaths.items()))
-        wrong = f"WRONG: {'; '.join(self.wrong)[:2000]}" if self.wrong else "Spark and hudi-rs show the model's rows"
-        return (
-            f"columns, seed {self.seed}: {self.batches} batches, {self.logs} logs; changes: {changes}; {self.refused} "
-            f"refused; deaths: {deaths or 'none'}; {wrong}"
-        )
-
-
 class Soak:
     """A pipeline, its file, and the model of its table."""
 
-    def __init__(self, scenario: Scenario, spark: SparkSession, seed: int) -> None:
+    def __init__(self, scenario: Scenario, spark: SparkSession, seed: int, outcome: Outcome) -> None:
         self._scenario, self._spark, self._chance = scenario, spark, random.Random(seed)
-        self.file = File(self._chance)
-        self.outcome = Outcome(seed, changes=self.file.done)
+        self.file, self.outcome = File(self._chance), outcome
         self._rows: dict[int, dict[str, tuple[str, Any]]] = {}
         self._types: dict[str, str] = {}
         self._waiting: list[int] = []
@@ -284,18 +252,19 @@ class Soak:
         planned = plan.tail(dying)
         assert planned is not None
         self._undecided = planned, logs, columns
-        self.outcome.batches += 1
+        self.outcome.figures["batches"] += 1
         with suppress(_Died):
             self._go_on(dying, planned, death)
         if death is None:
             self._decided()
             assert self._undecided is None
         else:
-            self.outcome.deaths[death.value if isinstance(death, Point) else death] += 1
+            self.outcome.figures[f"dead at {death.value if isinstance(death, Point) else death}"] += 1
 
-    def finish(self) -> Outcome:
+    def finish(self) -> None:
         """A last healthy batch, then every reader beside the model."""
         self.batch()
+        self.outcome.notes += [f"{count} {name}" for name, count in sorted(self.file.done.items())]
         proof = verify(self._work(self._described()))
         if not proof.ok or proof.rows != len(self._rows):
             self.outcome.wrong.append(f"{proof.rows} rows of {len(self._rows)} logs: {proof.complaint()}")
@@ -307,8 +276,8 @@ class Soak:
             for number, row in self._rows.items()
         }
         for reader, rows in self._readings(names).items():
-            if len(rows) != len({row["event_id"] for row in rows}):
-                self.outcome.wrong.append(f"{reader}: rows twice")
+            events = {f"event-{number}" for number in range(self.outcome.logs)}
+            self.outcome.match(compared(reader, (row["event_id"] for row in rows), events))
             found = {row["event_id"]: {name: row[name] for name in names} for row in rows}
             differ = [
                 f"{reader}: {event}.{name} is {found.get(event, {}).get(name)!r}, not {wanted[event][name]!r}"
@@ -317,21 +286,13 @@ class Soak:
                 if found.get(event, {}).get(name) != wanted[event][name]
             ]
             self.outcome.wrong += differ[:3]
-            if found.keys() != wanted.keys():
-                self.outcome.wrong.append(f"{reader}: {len(found)} rows, not {len(wanted)}")
-        return self.outcome
 
     def _go_on(self, work: Work, planned: Transaction, death: str | Point | None) -> None:
-        id_, token = planned.id, planned.token
         try:
-            steps.open_instant(work, id_, token)
-            if death == "OPEN":
-                return
-            steps.append(work, id_, token)
-            steps.record(work, id_, token)
-            if death == "PREPARED":
-                return
-            steps.commit(work, id_, token)
+            for step in BATCH[2:]:
+                STEPS[step](work, planned.id, planned.token)
+                if death is not None and death == AFTER.get(step):
+                    return
         except SlsHudiError as error:
             if not isinstance(death, Point):
                 raise
@@ -368,7 +329,7 @@ class Soak:
             plan.tail(work)
             self.outcome.wrong.append(f"plan took {narrowed} for {self._types}")
         assert work.ledger.live(work.pipeline.name) == before
-        self.outcome.refused += 1
+        self.outcome.figures["files refused"] += 1
 
     def _put(self) -> None:
         numbers = range(self.outcome.logs, self.outcome.logs + LOGS_PER_BATCH)
@@ -417,22 +378,23 @@ def _with(pipeline: Pipeline, columns: list[dict[str, Any]]) -> Pipeline:
     return Pipeline.model_validate({**pipeline.model_dump(mode="json"), "columns": [*fixed, *columns]})
 
 
+AFTER = {Step.OPEN: "OPEN", Step.RECORD: "PREPARED"}
+"""Between which steps a run may die."""
 DEATHS: tuple[str | Point, ...] = (
-    "OPEN",
-    "PREPARED",
+    *AFTER.values(),
     Point.APPEND_WRITTEN,
     Point.COMMIT_STARTED,
     Point.COMMIT_COMPLETED,
 )
 
 
-def soak(scenario: Scenario, spark: SparkSession, seed: int, batches: int, kills: int) -> Outcome:
+def soak(scenario: Scenario, spark: SparkSession, seed: int, batches: int, kills: int, outcome: Outcome) -> None:
     """Runs so many batches, of which `kills` die by SIGKILL and twice as many between two steps."""
-    running = Soak(scenario, spark, seed)
+    running = Soak(scenario, spark, seed, outcome)
     chance = random.Random(seed)
     deaths = [death for death in DEATHS if isinstance(death, Point)]
     dying: list[str | Point] = [deaths[number % len(deaths)] for number in range(kills)]
-    dying += [chance.choice(("OPEN", "PREPARED")) for _ in range(2 * kills)]
+    dying += [chance.choice([*AFTER.values()]) for _ in range(2 * kills)]
     # A dead batch is followed by another one, be it a dead one too; the first makes the table.
     fates: list[str | Point | None] = [*dying, *[None] * max(0, batches - len(dying))]
     chance.shuffle(fates)
@@ -440,43 +402,10 @@ def soak(scenario: Scenario, spark: SparkSession, seed: int, batches: int, kills
     running.batch()
     for number, fate in enumerate(fates):
         running.batch(fate, wanted[number % len(wanted)])
-    return running.finish()
+    running.finish()
 
 
-def make_scenario(server: LocalSls, spark: SparkSession, folder: Path) -> Scenario:
+def new_table(server: LocalSls, spark: SparkSession, folder: Path) -> Scenario:
     """A logstore, a table and a ledger of their own below `folder`."""
-    by_ip(server.connection()).create_logstore(PROJECT, "columns", ttl=7, shard_count=2)
     pipeline = ad_events(folder / "lake" / "columns", source={"project": PROJECT, "logstore": "columns"})
-    engine = open_engine(f"sqlite:///{folder / 'ledger.db'}")
-    migrate(engine)
-    work = Work(
-        pipeline,
-        Ledger(engine),
-        SessionLauncher(spark),
-        lambda: LogService(server.connection(), PROJECT, "columns", patience=Patience(10)),
-        Run("tail", "run-0"),
-    )
-    return Scenario(work, by_ip(server.connection()))
-
-
-def main() -> int:
-    """The command."""
-    from tests.sessions import start_spark
-
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--batches", type=int, default=60)
-    parser.add_argument("--kills", type=int, default=9)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
-    options = parser.parse_args()
-    print(f"seed {options.seed}", flush=True)
-    spark = start_spark()
-    with tempfile.TemporaryDirectory() as folder, LocalSls(Path(folder, "sls")) as server:
-        by_ip(server.connection()).create_project(PROJECT, "tests")
-        outcome = soak(make_scenario(server, spark, Path(folder)), spark, options.seed, options.batches, options.kills)
-    spark.stop()
-    print(outcome)
-    return 0 if outcome.ok else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return new_scenario(pipeline, f"sqlite:///{folder / 'ledger.db'}", server, SessionLauncher(spark), 2)

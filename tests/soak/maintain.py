@@ -1,43 +1,41 @@
-"""`python -m tests.soak.maintain --batches 500`: small batches while another process clusters, cleans and archives.
+"""Small batches while another process clusters, cleans and archives.
 
 Batches are committed one after the other by one warm driver; the services run as their operators run them, again and
 again, in a process of their own. After each batch files and timeline are counted, and now and then a snapshot query is
-timed; `--plot FILE` draws all of it. In the end the table is read by Spark and by hudi-rs and proved against ledger and
+timed. In the end the table is read by Spark and by hudi-rs and proved against ledger and
 log service.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.ledger.engine import migrate, open_engine
+from airflow_provider_slshudi.ledger.engine import open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.services import maintenance
 from airflow_provider_slshudi.services.rewrite import cluster
 from airflow_provider_slshudi.services.verification import verify
-from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from airflow_provider_slshudi.transaction.context import Run, Work
-from tests.local.sdk import by_ip
+from tests.exact.counts import count
+from tests.exact.outcome import Outcome
+from tests.exact.world import new_scenario
 from tests.pipelines import ad_events
 from tests.scenarios import PROJECT, Scenario, SessionLauncher
-from tests.sessions import start_spark
 from tests.soak.plot import Line, Panel, plot
 
 if TYPE_CHECKING:
@@ -77,35 +75,31 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What was seen, what the services did, and what is wrong in the end."""
+class Served:
+    """What was seen after each batch, and what the services did."""
 
     seen: list[Seen]
-    served: list[dict[str, Any]]
-    faults: list[str]
+    services: list[dict[str, Any]]
 
-    def __str__(self) -> str:
+    def notes(self) -> Iterator[str]:
+        """The figures, in a few words each."""
         last = self.seen[-1]
         files, timeline = (max(getattr(item, name) for item in self.seen) for name in ("files", "timeline"))
         begin, end = (statistics.median(part) for part in _ends([item.query for item in self.seen if item.query]))
-        wrong = "; ".join(self.faults) or "0 lost, 0 doubled"
-        return (
-            f"soak of tables: {last.batch} batches, {wrong}; {last.written} files written, {files} at most, "
-            f"{timeline} timeline files at most, query {begin:.2f} s at first, {end:.2f} s at last"
-        )
+        yield f"{last.written} files written, {files} at most, {timeline} timeline files at most"
+        yield f"query {begin:.2f} s at first, {end:.2f} s at last"
+        for service in ("cluster", "clean", "archive"):
+            runs = [item for item in self.services if item["service"] == service]
+            busy = sum(1 for item in runs if item.get("instant") or item.get("instants"))
+            seconds = statistics.median(item["seconds"] for item in runs) if runs else 0.0
+            yield f"{service}: {len(runs)} times, {seconds:.1f} s, {busy} with something to do"
 
 
-def soak(folder: Path, spark: SparkSession, server: LocalSls, batches: int, pause: float) -> Outcome:
+def soak(folder: Path, spark: SparkSession, server: LocalSls, batches: int, pause: float, outcome: Outcome) -> Served:
     """Runs it in `folder`; services rest for `pause` seconds between two rounds."""
-    client = by_ip(server.connection())
-    client.create_project(PROJECT, "tests")
-    client.create_logstore(PROJECT, LOGSTORE, ttl=7, shard_count=1)
     pipeline = ad_events(folder / "table", source={"project": PROJECT, "logstore": LOGSTORE}, maintenance=MAINTENANCE)
     url = f"sqlite:///{folder / 'ledger.db'}"
-    engine = open_engine(url)
-    migrate(engine)
-    connect = lambda: LogService(server.connection(), PROJECT, LOGSTORE, patience=Patience(10))  # noqa: E731
-    scenario = Scenario(Work(pipeline, Ledger(engine), SessionLauncher(spark), connect, Run("tail", "run-0")), client)
+    scenario = new_scenario(pipeline, url, server, SessionLauncher(spark))
     seen: list[Seen] = []
     scenario.put(LOGS)
     with _serving(folder, pipeline, url, pause) as log:
@@ -119,8 +113,12 @@ def soak(folder: Path, spark: SparkSession, server: LocalSls, batches: int, paus
             seen.append(_look(scenario, spark, number, done.instant, seconds, seen, batches))
             print(json.dumps(asdict(seen[-1])), flush=True)
     served = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
-    found = Outcome(seen, served, [])
-    return replace(found, faults=_faults(scenario, spark, batches * LOGS, found))
+    found = Served(seen, served)
+    outcome.figures.update(batches=batches)
+    outcome.notes += found.notes()
+    outcome.add(count(scenario.work, batches * LOGS, spark))
+    outcome.wrong += _faults(scenario, found)
+    return found
 
 
 def serve(setup: dict[str, Any]) -> None:
@@ -162,7 +160,7 @@ def _serving(folder: Path, pipeline: Pipeline, ledger: str, pause: float) -> Ite
     log = folder / "served.log"
     # A resident process of its own, which goes when it is done.
     environment = {**os.environ, "SLSHUDI_RESIDENT_SECONDS": str(pause + 60)}
-    command = [sys.executable, "-m", "tests.soak.maintain", "--serve", json.dumps(setup)]
+    command = [sys.executable, "-m", "tests.soak.maintain", json.dumps(setup)]
     with (
         log.open("wb") as out,
         (folder / "served.err").open("wb") as err,
@@ -204,25 +202,12 @@ def _look(
     )
 
 
-def _faults(scenario: Scenario, spark: SparkSession, logs: int, found: Outcome) -> list[str]:
-    """What is not as it should be: counts by three readers, services that failed, figures that grow."""
-    from hudi import HudiTableBuilder
-
+def _faults(scenario: Scenario, found: Served) -> list[str]:
+    """What is wrong beside the rows: services that failed, figures that grow."""
     faults = []
-    path = scenario.work.storage.full("")
-    keys = spark.read.format("hudi").load(path).select("_hoodie_record_key")
-    counted = {"Spark": (keys.count(), keys.distinct().count())}
-    by_rust = [key for part in HudiTableBuilder.from_base_uri(scenario.work.storage.uri).build().read()
-               for key in part.column("_hoodie_record_key").to_pylist()]  # fmt: skip
-    counted["hudi-rs"] = (len(by_rust), len(set(by_rust)))
-    for reader, (rows, distinct) in counted.items():
-        if rows < logs or distinct < logs:
-            faults.append(f"{reader} reads {rows} rows, {distinct} keys of {logs} logs: lost")
-        elif rows > distinct:
-            faults.append(f"{reader} reads {rows} rows for {logs} logs: doubled")
     if not verify(scenario.work, True).ok:
         faults.append("slshudi verify finds faults")
-    faults += [f"{item['service']} failed: {item['error']}" for item in found.served if "error" in item][:3]
+    faults += [f"{item['service']} failed: {item['error']}" for item in found.services if "error" in item][:3]
     if len(found.seen) < LEAST_BATCHES:
         return faults
     for name in ("files", "snapshot", "timeline", "metadata_timeline"):
@@ -247,7 +232,7 @@ def _ends(values: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
     return values[:size], values[-size:]
 
 
-def draw(path: Path, found: Outcome) -> None:
+def draw(path: Path, found: Served) -> None:
     """The plot."""
 
     def line(name: str, field: str) -> Line:
@@ -273,31 +258,5 @@ def draw(path: Path, found: Outcome) -> None:
     plot(path, title, "batch", panels)
 
 
-def main() -> int:
-    """Runs it; the exit code says whether all was well."""
-    parser = argparse.ArgumentParser(prog="python -m tests.soak.maintain", description=__doc__)
-    parser.add_argument("--batches", type=int, default=500)
-    parser.add_argument("--pause", type=float, default=45.0, help="seconds that the services rest between two rounds")
-    parser.add_argument("--plot", type=Path, help="draw what was seen, as SVG")
-    parser.add_argument("--serve", help=argparse.SUPPRESS)
-    chosen = parser.parse_args()
-    if chosen.serve:
-        serve(json.loads(chosen.serve))
-        return 0
-    with tempfile.TemporaryDirectory(prefix="slshudi-soak-") as name, LocalSls(Path(name) / "sls") as server:
-        spark = start_spark()
-        found = soak(Path(name), spark, server, chosen.batches, chosen.pause)
-        spark.stop()
-    if chosen.plot:
-        draw(chosen.plot, found)
-    for service in ("cluster", "clean", "archive"):
-        runs = [item for item in found.served if item["service"] == service]
-        busy = sum(1 for item in runs if item.get("instant") or item.get("instants"))
-        seconds = statistics.median(item["seconds"] for item in runs) if runs else 0.0
-        print(f"{service}: {len(runs)} times, {seconds:.1f} s, {busy} with something to do")
-    print(found)
-    return 1 if found.faults else 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    serve(json.loads(sys.argv[1]))

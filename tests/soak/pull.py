@@ -1,4 +1,4 @@
-"""`python -m tests.soak.pull --logs 1000000`: logs put by the SDK and read back while a fifth of all requests fail.
+"""Logs put by the SDK and read back while a share of all requests fails.
 
 Every kind of fault that the local server knows takes its part. Ranges are read as tasks read them, each by a copy of
 the client, and one whose range fails for good is tried again from its begin, as Spark does. Every log must be there,
@@ -7,17 +7,12 @@ once, and in the order of its shard.
 
 from __future__ import annotations
 
-import argparse
-import logging
-import random
-import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar, get_args
@@ -36,6 +31,7 @@ from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.reader import Reader
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.sls.transport import Answer, Transport
+from tests.exact.outcome import Outcome
 from tests.local.sdk import PROJECT, by_ip, log_group, make_logstore
 
 T = TypeVar("T")
@@ -59,35 +55,6 @@ class Issued:
         )
 
 
-@dataclass(slots=True)
-class Outcome:
-    """What was put and what came back."""
-
-    seed: int
-    put: int = 0
-    missing: int = 0
-    twice: int = 0
-    disordered: int = 0
-    tasks: int = 0
-    retried: int = 0
-    requests: int = 0
-    faults: Counter[str] = field(default_factory=Counter)
-    seconds: float = 0.0
-
-    @property
-    def ok(self) -> bool:
-        """Whether every log is there, once and in order."""
-        return not (self.missing or self.twice or self.disordered) and self.put > 0
-
-    def __str__(self) -> str:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.faults.items()))
-        return (
-            f"pull soak: {self.put} logs put, {self.missing} missing, {self.twice} twice, {self.disordered} out of "
-            f"order; {sum(self.faults.values())} of {self.requests} requests failed ({kinds}); "
-            f"{self.retried} of {self.tasks} tasks tried again; {self.seconds:.0f} s (seed {self.seed})"
-        )
-
-
 def plan(share: float, seed: int) -> dict[str, object]:
     """A fault plan in which `share` of all requests go wrong, in all ways alike."""
     kinds = [kind for kind in get_args(Kind) if kind != "pass"]
@@ -97,11 +64,10 @@ def plan(share: float, seed: int) -> dict[str, object]:
     return {"seed": seed, "rules": rules}
 
 
-def soak(directory: Path, logs: int, failing: float, seed: int) -> Outcome:
+def soak(directory: Path, logs: int, failing: float, seed: int, outcome: Outcome) -> None:
     """Puts `logs` logs, then reads them back under the fault plan."""
-    outcome, started = Outcome(seed), time.monotonic()
     with _counted() as sent, LocalSls(directory, security_token="temporary") as server:
-        outcome.put = _put(server, logs)
+        _put(server, logs)
         connection = server.connection()
         connect = partial(
             LogService, connection, PROJECT, LOGSTORE, patience=Patience(30.0), credentials=Keeper(Issued(connection))
@@ -116,23 +82,22 @@ def soak(directory: Path, logs: int, failing: float, seed: int) -> Outcome:
         ]
         with ThreadPoolExecutor(READERS) as pool:
             done = list(pool.map(partial(_task, connect), work))
-        outcome.requests = len(sent)
-        outcome.tasks, outcome.retried = len(work), sum(tries > 1 for _, tries in done)
+        kinds = Counter[str]()
         for (_, kind), count in server.injected().items():
-            outcome.faults[kind] += count
+            kinds[kind] += count
+        outcome.figures.update(requests=len(sent), faults=kinds.total(), tasks=len(work))
+        outcome.figures["tasks tried again"] += sum(tries > 1 for _, tries in done)
+        outcome.notes += [f"{count} {kind}" for kind, count in sorted(kinds.items())]
         _judge(outcome, work, [numbers for numbers, _ in done], logs)
-    outcome.seconds = time.monotonic() - started
-    return outcome
 
 
-def _put(server: LocalSls, logs: int) -> int:
+def _put(server: LocalSls, logs: int) -> None:
     """Numbered logs, in order, to the shards in turn."""
     client = by_ip(server.connection())
     make_logstore(client, LOGSTORE, SHARDS)
     for first in range(0, logs, LOGS_PER_GROUP):
         numbers = range(first, min(first + LOGS_PER_GROUP, logs))
         client.put_log_raw(PROJECT, LOGSTORE, log_group(*(b"%d" % number for number in numbers)))
-    return logs
 
 
 def _patient(call: Callable[[], T], tries: int = TRIES) -> T:
@@ -170,9 +135,11 @@ def _judge(outcome: Outcome, work: list[Range], done: list[NDArray[np.int64]], l
     for item, numbers in zip(work, done, strict=True):
         of_shard.setdefault(item.shard, []).append(numbers)
     shards = [np.concatenate(parts) for parts in of_shard.values()]
-    outcome.disordered = sum(int((np.diff(numbers) <= 0).sum()) for numbers in shards)
+    if disordered := sum(int((np.diff(numbers) <= 0).sum()) for numbers in shards):
+        outcome.wrong.append(f"{disordered} logs are out of order")
     times = np.bincount(np.concatenate(shards), minlength=logs)
-    outcome.missing, outcome.twice = int((times[:logs] == 0).sum()), int((times > 1).sum())
+    there = int((times[:logs] > 0).sum())
+    outcome.add(Outcome(logs, logs - there, int(times.sum()) - there))
 
 
 @contextmanager
@@ -191,23 +158,3 @@ def _counted() -> Iterator[list[None]]:
         yield sent
     finally:
         Transport.get = get  # type: ignore[method-assign]
-
-
-def main() -> int:
-    """Prints the outcome; 1 where a log is missing, there twice, or out of order."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--logs", type=int, default=1_000_000, help="how many logs (default: %(default)s)")
-    parser.add_argument("--failing", type=float, default=0.2, help="share of requests that fail (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=None, help="repeat a run's faults; without it, others each time")
-    given = parser.parse_args()
-    seed = random.randrange(1 << 32) if given.seed is None else given.seed
-    logging.getLogger("airflow_provider_slshudi").setLevel(logging.CRITICAL)  # thousands of faults are meant to be
-    print(f"seed {seed}", flush=True)
-    with tempfile.TemporaryDirectory() as directory:
-        outcome = soak(Path(directory), given.logs, given.failing, seed)
-    print(outcome)
-    return 0 if outcome.ok else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.soak.splits import histories, unordered
+from tests.exact.outcome import Outcome
+from tests.soak import splits
 from tests.soak.upsert import soak
 
 if TYPE_CHECKING:
@@ -21,20 +22,23 @@ pytestmark = pytest.mark.long
 def test_upserts_are_as_the_model_says_whoever_is_killed(
     spark: SparkSession, tmp_path: Path, type_: str, batches: int
 ) -> None:
-    outcome = soak(tmp_path, spark, type_, batches, seed=random.randrange(1 << 32))
-    print(outcome)
-    assert outcome.ok, "; ".join([str(outcome), *outcome.faults])
-    assert outcome.batches == batches and outcome.changes > batches
+    outcome, seed = Outcome(), random.randrange(1 << 32)
+    soak(tmp_path, spark, type_, batches, seed, outcome)
+    print(seed, outcome)
+    assert outcome.ok, str(outcome)
+    assert outcome.figures["batches"] == batches and outcome.logs > batches
 
 
 def test_each_key_holds_its_last_put_whatever_becomes_of_its_shards(spark: SparkSession, tmp_path: Path) -> None:
-    outcome, shards = histories(tmp_path, spark, "copy_on_write", 10, random.randrange(1 << 32), rounds=5)
-    print(outcome)
-    assert outcome.ok, "; ".join([str(outcome), *outcome.faults])
-    assert outcome.changes > 10 and shards > 10
+    outcome, seed = Outcome(), random.randrange(1 << 32)
+    splits.soak(tmp_path, spark, "copy_on_write", 10, seed, outcome, rounds=5)
+    print(seed, outcome)
+    assert outcome.ok, str(outcome)
+    assert outcome.logs > 10 and outcome.figures["shards"] > 10
 
 
 def test_a_plan_in_which_no_shard_waits_is_found(spark: SparkSession, tmp_path: Path) -> None:
-    with unordered():
-        outcome, _ = histories(tmp_path, spark, "copy_on_write", 30, seed=5, rounds=8)
-    assert any("the model has" in fault for fault in outcome.faults), str(outcome)
+    outcome = Outcome()
+    with splits.unordered():
+        splits.soak(tmp_path, spark, "copy_on_write", 30, 5, outcome, rounds=8)
+    assert outcome.differences, str(outcome)

@@ -19,13 +19,11 @@ from airflow_provider_slshudi.doctor import machine
 from airflow_provider_slshudi.doctor.finding import Verdict
 from airflow_provider_slshudi.exceptions import RuntimeMissing
 from airflow_provider_slshudi.ledger.records import State
-from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.spark import packages, python_archive
 from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from airflow_provider_slshudi.transaction import plan, steps
 from tests.crash.world import Line, World
-from tests.local.sdk import by_ip
-from tests.scenarios import PROJECT
+from tests.exact.world import log_service
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,10 +63,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def line(tmp_path: Path, spark: SparkSession) -> Iterator[Line]:
-    with LocalSls(tmp_path / "sls") as server:
-        by_ip(server.connection()).create_project(PROJECT, "tests")
-        with World(tmp_path / "world", spark, server).line("line") as made:
-            yield made
+    with log_service(tmp_path) as server, World(tmp_path / "world", spark, server).line("line") as made:
+        yield made
 
 
 def test_the_archive_for_executors_holds_the_libraries_of_drivers(

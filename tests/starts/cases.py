@@ -65,9 +65,11 @@ class Found:
         """Whether there was a batch, and nobody decided it."""
         return self.seconds is None and self.moment not in (Moment.NO_BATCH, Moment.LATE)
 
-    def __str__(self) -> str:
-        told = "not decided" if self.seconds is None else f"{self.seconds:.0f} s"
-        return f"{self.case}: {self.moment.value}, {told}; {self.how}"
+    @property
+    def told(self) -> str:
+        """How it went, in a few words."""
+        seconds = "not decided" if self.seconds is None else f"{self.seconds:.0f} s"
+        return f"{self.moment.value}, {seconds}; {self.how}"
 
 
 def drawn(

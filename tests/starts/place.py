@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from sqlalchemy import create_engine, make_url, text
-
-from airflow_provider_slshudi.exceptions import RuntimeMissing
-from airflow_provider_slshudi.ledger.engine import migrate, open_engine
-from airflow_provider_slshudi.ledger.ledger import Ledger
 from tests.airflows import SupervisedAirflow
-from tests.chaos.place import PROJECT, SPARK, Line, Place, log_service
-from tests.databases import postgres_server
-from tests.machine import connection, environment, write_pipeline
+from tests.chaos.place import PROJECT, SPARK, Line, Place, log_service, started
+from tests.databases import new_database, postgres_server
+from tests.machine import write_pipeline
 
 DECIDES = "decides"
 _TAIL = """from airflow_provider_slshudi import tail_dag
@@ -49,16 +45,6 @@ made()
 """
 
 
-class _Airflow(SupervisedAirflow):
-    """Its database is a PostgreSQL, of which the address is in the environment: in SQLite so many tasks lock one
-    another out."""
-
-    def _make_database(self) -> None:
-        migrated = self._run("db-migrate", ["db", "migrate"])
-        if migrated.wait():
-            raise RuntimeMissing(f"Airflow's database could not be made: {self._last_words('db-migrate')}")
-
-
 @contextmanager
 def place(home: Path, count: int) -> Iterator[Place]:
     """Everything started, with so many pipelines; nothing is decided until the DAG `DECIDES` is unpaused."""
@@ -74,31 +60,10 @@ def place(home: Path, count: int) -> Iterator[Place]:
             (dags / f"{line.name}.py").write_text(_TAIL.format(name=line.name), encoding="utf-8")
         decides = _DECIDES.format(dag=DECIDES, names=[line.name for line in lines])
         (dags / f"{DECIDES}.py").write_text(decides, encoding="utf-8")
-        url = make_url(database.url)
-        _make(database.url, "airflow")
-        engine = open_engine(database.url)
-        migrate(engine)
-        at = {"host": url.host, "port": url.port, "schema": url.database, "login": url.username}
-        of_airflow = url.set(database="airflow").render_as_string(hide_password=False)
-        variables = {
-            **environment(pipelines, home, server),
-            "AIRFLOW_CONN_SLSHUDI_LEDGER": connection("slshudi_ledger", **at, extra={"dialect": "postgresql"}),
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": of_airflow,
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": of_airflow,
-            # Of a worker that dies with a task that is queued LocalExecutor keeps the slot for good.
-            "AIRFLOW__CORE__PARALLELISM": "64",
-            "SLSHUDI_RESIDENT_SECONDS": "60",
-            "TMPDIR": str(home),
-        }
-        with _Airflow(home / "airflow", dags, variables) as airflow:
-            for dag in (DECIDES, *(line.dags[0] for line in lines)):
-                airflow.wait_for_dag(dag, 240)
-            yield Place(home, server, airflow, Ledger(engine), lines)
-        engine.dispose()
-
-
-def _make(server: str, database: str) -> None:
-    engine = create_engine(server, isolation_level="AUTOCOMMIT")
-    with engine.connect() as session:
-        session.execute(text(f"CREATE DATABASE {database}"))
-    engine.dispose()
+        # In SQLite so many tasks lock one another out.
+        airflow = partial(SupervisedAirflow, database=new_database(database.url, "airflow"))
+        # Of a worker that dies with a task that is queued LocalExecutor keeps the slot for good.
+        variables = {"AIRFLOW__CORE__PARALLELISM": "64", "SLSHUDI_RESIDENT_SECONDS": "60"}
+        tails = (line.dags[0] for line in lines)
+        with started(home, lines, server, database.url, airflow, variables, (DECIDES, *tails)) as made:
+            yield made

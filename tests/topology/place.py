@@ -1,24 +1,29 @@
-"""What several machines would have: two schedulers, a broker, workers, a database, a Spark cluster, an object store."""
+"""What several machines would run, and all of it dies.
+
+Two schedulers, Celery workers and their broker, PostgreSQL, a Spark cluster, an S3 store and the log service: each is
+killed and started again at random, or stands still, some of them for longer than a lease. Pipelines append and upsert
+meanwhile. In the end the service's logs are compared with the tables' rows, one by one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
-from airflow_provider_slshudi.ledger.engine import migrate, open_engine
-from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.cli.demo.airflow_process import COMPONENTS
 from airflow_provider_slshudi.transaction.context import LEASE_SECONDS
-from tests.chaos.place import HABITS, QUICK, Habits, Line, Place, Served, change, log_service, write_line
-from tests.databases import postgres_server
-from tests.machine import connection, environment, variables
+from tests.airflows import SupervisedAirflow
+from tests.chaos.place import HABITS, QUICK, Habits, Line, Place, Served, change, log_service, started, write_line
+from tests.databases import new_database, postgres_server
+from tests.machine import connection, variables
 from tests.pipelines import customers
 from tests.services import BRIEF, redis_server, s3_server, spark_cluster
-from tests.topology.airflow import CeleryAirflow
 
 BUCKET = "lake"
 LINES = [
@@ -27,6 +32,7 @@ LINES = [
     Line("upserts", f"s3a://{BUCKET}/upserts", change),
 ]
 SPARK_WORKERS, CORES = 2, 3
+SCHEDULERS, WORKERS, TASKS_A_WORKER = 2, 2, 4
 # Room for the batches of all pipelines at once; an executor on each Spark worker.
 _CONF = {"spark.cores.max": "2", "spark.executor.cores": "1", "spark.executor.memory": "512m"}
 _SPARK = {"connection": "spark_default", "conf": {**_CONF}}
@@ -48,6 +54,40 @@ DISTURBED = Habits(
 )
 
 
+class CeleryAirflow(SupervisedAirflow):
+    """Two schedulers, two Celery workers, and one of each other component.
+
+    Args:
+        directory: AIRFLOW_HOME.
+        dags_folder: the folder of the DAG files.
+        database: the URL of an empty PostgreSQL database.
+        broker: the URL of a Redis.
+        environment: more variables.
+    """
+
+    def __init__(
+        self, directory: Path, dags_folder: Path, database: str, broker: str, environment: Mapping[str, str]
+    ) -> None:
+        settings = {
+            "AIRFLOW__CORE__EXECUTOR": "CeleryExecutor",
+            "AIRFLOW__CELERY__BROKER_URL": broker,
+            "AIRFLOW__CELERY__RESULT_BACKEND": f"db+{database}",
+            "AIRFLOW__CELERY__WORKER_CONCURRENCY": str(TASKS_A_WORKER),
+            # A message of a worker that died is lost: such a task is queued again within a minute or two.
+            "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT": "60",
+            "AIRFLOW__SCHEDULER__TASK_QUEUED_TIMEOUT_CHECK_INTERVAL": "10",
+        }
+        super().__init__(directory, dags_folder, {**settings, **environment}, database=database)
+        del self._commands["scheduler"]
+        for number in range(SCHEDULERS):
+            self._commands[f"scheduler {number}"] = COMPONENTS["scheduler"]
+        for number in range(WORKERS):
+            name = f"celery-worker-{number}"
+            options = ["--skip-serve-logs", "--without-mingle", "--without-gossip", "--celery-hostname", f"{name}@%h"]
+            pid = str(directory.absolute() / f"{name}.pid")
+            self._commands[f"celery worker {number}"] = ["celery", "worker", *options, "--pid", pid]
+
+
 @contextmanager
 def place(home: Path) -> Iterator[Place]:
     """Everything started, and pipelines whose DAGs run from the start."""
@@ -67,28 +107,24 @@ def place(home: Path) -> Iterator[Place]:
         server = stack.enter_context(log_service(home, LINES))
         for line in LINES:
             write_line(line, pipelines, dags, spark=_SPARK, **_columns(line))
-        ledger, airflow_url = (_new_database(database.url, name) for name in ("ledger", "airflow"))
-        engine = open_engine(ledger)
-        stack.callback(engine.dispose)
-        migrate(engine)
-        url, spark = make_url(ledger), make_url(cluster.master)
-        at = {"host": url.host, "port": url.port, "schema": url.database, "login": url.username}
+        # A scheduler that stands still within a transaction, with the pools locked, would have the other one wait.
+        brief = "idle_in_transaction_session_timeout = '20s'"
+        ledger, airflow_url = (new_database(database.url, name, brief) for name in ("ledger", "airflow"))
+        spark = make_url(cluster.master)
         told = {
-            **environment(pipelines, home, server),
             **QUICK,
             **store.environment,
-            "AIRFLOW_CONN_SLSHUDI_LEDGER": connection("slshudi_ledger", **at, extra={"dialect": "postgresql"}),
             "AIRFLOW_CONN_SPARK_DEFAULT": connection("spark", host=f"spark://{spark.host}", port=spark.port),
             "SPARK_CONF_DIR": str(cluster.settings),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_SUBMIT_OPTS": BRIEF,
+            "TMPDIR": str(temporary),
         }
-        airflow = stack.enter_context(CeleryAirflow(home / "airflow", dags, airflow_url, broker, told))
-        for line in LINES:
-            for dag in line.dags:
-                airflow.wait_for_dag(dag)
+        dags_of_lines = (dag for line in LINES for dag in line.dags)
+        airflow = partial(CeleryAirflow, database=airflow_url, broker=broker)
+        made = stack.enter_context(started(home, LINES, server, ledger, airflow, told, dags_of_lines))
         beside: dict[str, Served] = {"database": database, "broker": redis, "store": store.service}
-        yield Place(home, server, airflow, Ledger(engine), LINES, {**beside, **cluster.services}, DISTURBED)
+        yield replace(made, services={**beside, **cluster.services}, habits=DISTURBED)
 
 
 def _columns(line: Line) -> dict[str, Any]:
@@ -97,16 +133,3 @@ def _columns(line: Line) -> dict[str, Any]:
         return {}
     described = customers(line.table).model_dump(mode="json")
     return {name: described[name] for name in ("table", "columns", "rest_column")}
-
-
-def _new_database(server: str, name: str) -> str:
-    """The URL of a database made on a server.
-
-    A scheduler that stands still within a transaction, with the pools locked, would have the other one wait.
-    """
-    engine = create_engine(server, isolation_level="AUTOCOMMIT")
-    with engine.connect() as session:
-        session.execute(text(f"CREATE DATABASE {name}"))
-        session.execute(text(f"ALTER DATABASE {name} SET idle_in_transaction_session_timeout = '20s'"))
-    engine.dispose()
-    return make_url(server).set(database=name).render_as_string(hide_password=False)

@@ -13,16 +13,16 @@ import pytest
 from sqlalchemy import Engine
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.ledger.engine import migrate, open_engine
+from airflow_provider_slshudi.ledger.engine import open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import LedgerShard
 from airflow_provider_slshudi.local.process import LocalSls
-from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark import python_archive
 from airflow_provider_slshudi.spark.launch import Launcher
 from airflow_provider_slshudi.transaction.context import Run, Work
 from airflow_provider_slshudi.transaction.settle import register
+from tests.exact.world import new_scenario
 from tests.ledgers import engine_in, ledger_in
 from tests.local.sdk import by_ip
 from tests.pipelines import ad_events, customers
@@ -76,21 +76,10 @@ def scenario(server: LocalSls, spark: SparkSession, tmp_path: Path) -> Iterator[
         **changes: Any,
     ) -> Scenario:
         logstore = tmp_path.name.replace("_", "-")[:50]
-        client = by_ip(server.connection())
-        client.create_logstore(PROJECT, logstore, ttl=7, shard_count=shards)
         source = {"project": PROJECT, "logstore": logstore}
         pipeline = described(location or tmp_path / "lake" / "ad_events", source=source, **changes)
-        engine = open_engine(ledger_url or f"sqlite:///{tmp_path / 'ledger.db'}")
-        engines.append(engine)
-        migrate(engine)
-        work = Work(
-            pipeline,
-            Ledger(engine),
-            launcher or SessionLauncher(spark),
-            lambda: LogService(server.connection(), PROJECT, logstore, patience=Patience(10)),
-            Run("tail", "run-0"),
-        )
-        return Scenario(work, client)
+        engines.append(open_engine(ledger_url or f"sqlite:///{tmp_path / 'ledger.db'}"))
+        return new_scenario(pipeline, engines[-1], server, launcher or SessionLauncher(spark), shards)
 
     yield make
     for engine in engines:

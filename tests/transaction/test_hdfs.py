@@ -27,9 +27,10 @@ from airflow_provider_slshudi.storage import hdfs, namenodes
 from airflow_provider_slshudi.storage.files import Storage
 from airflow_provider_slshudi.system.points import Point
 from tests.crash.cases import Case, Step, Victim
-from tests.crash.counts import faults
-from tests.crash.matrix import each_its_own, run_case
 from tests.crash.world import World
+from tests.exact.counts import count
+from tests.exact.outcome import Outcome
+from tests.exact.troubles.crash import each_its_own, run_case
 from tests.hadoop import hadoop, service, tell
 from tests.pipelines import served_often, upserted_often
 from tests.scenarios import Scenario
@@ -282,7 +283,7 @@ def test_batches_clustering_cleaning_and_archival(scenario: Callable[..., Scenar
     maintenance.archive(made.by("maintenance"))
     proof = verify(made.work, source=True)
     assert proof.ok and proof.rows == 40
-    assert faults(made.work, 40) == []
+    count(made.work, 40).require()
 
 
 def test_upserts_and_compaction(scenario: Callable[..., Scenario], lake: str) -> None:
@@ -291,7 +292,7 @@ def test_upserts_and_compaction(scenario: Callable[..., Scenario], lake: str) ->
         made.put(10, first=10 * number)
         assert made.batch(f"run-{number}").state is State.COMMITTED
     assert compact(made.by("maintenance")).instant
-    assert faults(made.work, 20) == []
+    count(made.work, 20).require()
 
 
 @pytest.mark.parametrize(
@@ -303,4 +304,4 @@ def test_upserts_and_compaction(scenario: Callable[..., Scenario], lake: str) ->
     ids=str,
 )
 def test_drivers_that_die_lose_and_double_nothing(worlds: Callable[[Step], World], case: Case) -> None:
-    run_case(worlds, case)
+    run_case(worlds, case, Outcome())

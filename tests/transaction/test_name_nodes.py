@@ -14,7 +14,7 @@ from airflow_provider_slshudi.services.rewrite import cluster
 from airflow_provider_slshudi.services.verification import verify
 from airflow_provider_slshudi.storage import hdfs
 from airflow_provider_slshudi.transaction import plan, steps
-from tests.crash.counts import faults
+from tests.exact.counts import count
 from tests.hadoop import NameNodes, name_nodes
 from tests.pipelines import served_often
 from tests.scenarios import Scenario
@@ -82,7 +82,7 @@ def test_the_other_node_takes_over_after_each_step(
     assert cluster(made.by("maintenance")).instant
     take_over(nodes)
     assert verify(made.work, source=True).rows == 40
-    assert faults(made.work, 40) == []
+    count(made.work, 40).require()
 
 
 def test_the_nodes_change_places_at_any_moment(scenario: Callable[..., Scenario], nodes: NameNodes) -> None:
@@ -93,4 +93,4 @@ def test_the_nodes_change_places_at_any_moment(scenario: Callable[..., Scenario]
             made.put(20, first=20 * number)
             made.batch(f"run-{number}")
     assert turned[0] > 5
-    assert faults(made.work, 100) == []
+    count(made.work, 100).require()

@@ -24,9 +24,9 @@ from airflow_provider_slshudi.ledger.records import State, Transaction
 from airflow_provider_slshudi.system.points import Point
 from airflow_provider_slshudi.transaction import steps
 from tests.crash.cases import Step, Victim
-from tests.crash.counts import completed_files, data_files, listed_files
 from tests.crash.held import HeldStep, Holds
 from tests.crash.world import Line, World
+from tests.exact.counts import completed_files, data_files, listed_files
 from tests.hudi.conftest import write_files
 from tests.waiting import until
 

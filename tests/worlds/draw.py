@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from airflow_provider_slshudi.rows.partitions import has_folder
 from airflow_provider_slshudi.system.points import Point
-from tests.crash.cases import SERVICES, Step, Victim, all_cases
+from tests.crash.cases import BATCH, SERVICES, Step, Victim, all_cases
 from tests.worlds.nasty import FOLDERS, VALUES
 
 
@@ -164,9 +164,6 @@ def shown(drawn: Any) -> str:
             said.append(f"{field.name}={text}")
     return ", ".join(said)
 
-
-BATCH = (Step.SETTLE, Step.PLAN, Step.OPEN, Step.APPEND, Step.RECORD, Step.COMMIT)
-"""The steps of a run, in their order."""
 
 ZONES = ("UTC", "Asia/Shanghai", "America/New_York", "Pacific/Kiritimati")
 LANGUAGES = ("C.UTF-8", "C", "tr_TR.UTF-8", "xx_XX.UTF-8")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import stat
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -17,10 +15,20 @@ from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.services.verification import verify
 from airflow_provider_slshudi.storage.files import Storage
 from airflow_provider_slshudi.system.points import Point
-from tests.crash.counts import events, file_faults, ledger_faults, tables, timeline_faults
 from tests.crash.held import is_over
 from tests.crash.strays import strays
-from tests.upserts import rows_by_rust, rows_by_spark
+from tests.exact.counts import (
+    by_spark,
+    count_events,
+    events,
+    file_faults,
+    ledger_faults,
+    live_faults,
+    tables,
+    timeline_faults,
+)
+from tests.exact.outcome import Outcome
+from tests.upserts import count_rows
 from tests.worlds.draw import Kind, Trouble
 from tests.worlds.host import IDLE_SECONDS, WORLD
 from tests.worlds.place import Line
@@ -33,82 +41,51 @@ _LEAVE_NOTES = (Point.OPEN_OWNED, Point.COMPACT_COMPLETED)
 
 
 def faults(line: Line) -> list[str]:
-    """All that is wrong with a pipeline that nobody works on."""
+    """All that is wrong with a pipeline that no run works on."""
+    return count(line).faults
+
+
+def count(line: Line) -> Outcome:
+    """What readers show of a pipeline that no run works on, and what is left behind."""
     work = line.work("faults")
-    found = [*_model_faults(line)] if line.model is not None else [*_row_faults(line)]
+    outcome = _count_events(line) if line.model is None else _count_rows(line)
     for table in tables(work):
         if line.drawn.trouble is Trouble.READ_ONLY or line.drawn.point in _LEAVE_NOTES:
             # As archival does a day later.
             leftovers.sweep_notes(table, Timeline.load(table), _LATER)
         wrong = *timeline_faults(table), *file_faults(table), *_left_files(table)
-        found += [f"{Path(table.full('')).name}: {fault}" for fault in wrong]
-    found += ledger_faults(work) if line.model is None else _live(line)
-    found += _left_processes(line.folder)
+        outcome.wrong += [f"{Path(table.full('')).name}: {fault}" for fault in wrong]
+    outcome.wrong += ledger_faults(work) if line.model is None else live_faults(work)
+    outcome.wrong += _left_processes(line.folder)
     # What ends with its container removes nothing.
-    return found if line.drawn.host.container else [*found, *_left_in_tmp(line.folder)]
+    outcome.wrong += [] if line.drawn.host.container else _left_in_tmp(line.folder)
+    return outcome
 
 
-def _row_faults(line: Line) -> Iterator[str]:
-    wanted = {f"event-{number}" for number in range(line.logs.number)}
-    work = line.work("faults")
-    by_rust = Counter(events(work))
-    yield from _differ("hudi-rs", by_rust, wanted, line.logs.excused)
-    if line.pipeline.source.on_expired != "skip" and (silent := line.logs.excused - by_rust.keys()):
-        yield f"{len(silent)} logs that the service deleted are lost, and no error said so"
-    by_spark: Counter[str] = Counter()
-    for table in tables(work):
-        name = "event_id" if table is work.storage else "contents"
-        city = ["city"] if line.drawn.kind is Kind.FIELD and table is work.storage else []
-        rows = line.spark.read.format("hudi").load(table.full("")).select(name, *city).collect()
-        for row in rows:
-            id_ = row[0] if table is work.storage else _event_of(row[0])
-            by_spark[id_] += 1
-            if city and row[1] != line.logs.cities.get(id_):
-                yield f"{id_} of city {line.logs.cities.get(id_)!r} is read as {row[1]!r}"
-    yield from _differ("Spark", by_spark, wanted, line.logs.excused)
+def _count_events(line: Line) -> Outcome:
+    work, names = line.work("faults"), {f"event-{number}" for number in range(line.logs.number)}
+    outcome = count_events(work, names, line.spark, line.logs.excused)
+    if line.pipeline.source.on_expired != "skip" and (silent := line.logs.excused - {*events(work)}):
+        outcome.wrong.append(f"{len(silent)} logs that the service deleted are lost, and no error said so")
+    if line.drawn.kind is Kind.FIELD:
+        for id_, city in by_spark(line.spark)(work.storage, "event_id", "city"):
+            if city != line.logs.cities.get(id_):
+                outcome.wrong.append(f"{id_} of city {line.logs.cities.get(id_)!r} is read as {city!r}")
     proof = verify(line.work("verify"))
     if not proof.ok:
         totals = proof.totals
-        yield f"verify: {totals.missing} lost, {totals.doubled} doubled, {totals.foreign} foreign"
+        outcome.wrong.append(f"verify: {totals.missing} lost, {totals.doubled} doubled, {totals.foreign} foreign")
+    return outcome
 
 
-def _event_of(contents: list[object]) -> str:
-    return next(bytes(pair["value"]).decode() for pair in contents if bytes(pair["key"]) == b"event_id")  # type: ignore[index]
-
-
-def _differ(reader: str, found: Counter[str], wanted: set[str], excused: set[str]) -> Iterator[str]:
-    lost = sorted(wanted - excused - found.keys())
-    if lost:
-        yield f"{reader}: {len(lost)} logs lost ({', '.join(lost[:3])})"
-    if doubled := sum(found.values()) - len(found):
-        yield f"{reader}: {doubled} rows doubled"
-    if strange := found.keys() - wanted:
-        yield f"{reader}: {len(strange)} rows of no log, doubled or foreign ({', '.join(sorted(strange)[:3])})"
-
-
-def _model_faults(line: Line) -> Iterator[str]:
+def _count_rows(line: Line) -> Outcome:
     assert line.model is not None
     line.follow()
-    expected = line.model.table()
+    outcome = count_rows(line.model.table(), len(line.logs.changes), line.work("faults").storage, line.spark)
     if line.waiting:
-        yield f"{len(line.waiting)} changes lost: no committed batch has read them"
-    readers: dict[str, Callable[[], list[tuple[Any, ...]]]] = {
-        "hudi-rs": lambda: rows_by_rust(line.pipeline.table.path),
-        "Spark": lambda: rows_by_spark(line.spark, str(line.table)),
-    }
-    for reader, read in readers.items():
-        rows = read()
-        if rows != expected:
-            wrong = sorted(set(rows) ^ set(expected), key=repr)
-            keys = [row[:2] for row in rows]
-            doubled = len(keys) - len(set(keys))
-            what = f"{doubled} doubled" if doubled else "updates lost"
-            yield f"{reader}: {what}, {len(rows)} rows, the model has {len(expected)}; differ: {wrong[:2]}"
-
-
-def _live(line: Line) -> list[str]:
-    live = line.work("faults").ledger.live(line.pipeline.name)
-    return [f"live transactions: {live}"] if live else []
+        outcome.lost += len(line.waiting)
+        outcome.differences.append(f"{len(line.waiting)} changes lost: no committed batch has read them")
+    return outcome
 
 
 def _left_files(table: Storage) -> Iterator[str]:

@@ -13,16 +13,13 @@ from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import open_engine
 from airflow_provider_slshudi.transaction.context import LEASE_SECONDS
-from tests.worlds.host import Told
+from tests.exact.outcome import Jammed
+from tests.exact.step import Told
 from tests.worlds.place import Line
 
 AGAIN = "run again"
 MOST_COMMANDS = 3
 """So many errors one after the other may be answered: a rebuild may ask for a recovery first."""
-
-
-class Jammed(Exception):
-    """Nothing that an error names helps."""
 
 
 def skip_what_expired(line: Line) -> None:

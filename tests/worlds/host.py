@@ -8,16 +8,18 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from airflow_provider_slshudi.spark.runtime import cache_dir
 from tests.crash.held import Child
+from tests.exact.step import Told
+from tests.machine import ROOT
 from tests.points import FOLDER, armed_in
 from tests.worlds.draw import Host
 
-ROOT = Path(__file__).parents[2]
+AIRFLOW = "worlds"
+"""The name of the Airflow whose runs these are."""
 WORLD = "WORLDS_ID"
 """The variable by which a world's processes are known, those that got away from it included."""
 PYTHONS = "WORLDS_PYTHONS"
@@ -27,39 +29,11 @@ END_SECONDS = 400.0
 IDLE_SECONDS = "4"
 
 
-@dataclass(frozen=True)
-class Told:
-    """How steps went: those that were done, the transaction, and the error that ended them."""
-
-    done: tuple[str, ...] = ()
-    transaction: str = ""
-    token: int = 0
-    error: str = ""
-    text: str = ""
-    ids: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def ok(self) -> bool:
-        """Whether no error ended them."""
-        return not self.error
-
-    @classmethod
-    def of(cls, error: BaseException, done: Sequence[str] = (), transaction: str = "", token: int = 0) -> Told:
-        """An error of this process."""
-        ids = {key: value for key, value in vars(error).items() if isinstance(value, (str, int, type(None)))}
-        return cls(tuple(done), transaction, token, type(error).__name__, str(error), ids)
-
-    def __str__(self) -> str:
-        return (
-            f"{', '.join(self.done) or 'nothing'} done{f', then {self.error}: {self.text[:300]}' if self.error else ''}"
-        )
-
-
 class Steps(Child):
     """Steps in a child process, which leaves in a file how they went.
 
     Args:
-        setup: what `tests.worlds.step` is given.
+        setup: what `tests.exact.step` is given.
         out: that file.
         log: where the child's output is added.
         prefix: the command before the interpreter.
@@ -79,23 +53,16 @@ class Steps(Child):
     ) -> None:
         self._out = out
         self._out.unlink(missing_ok=True)
-        command = [*prefix, python, "-m", "tests.worlds.step", json.dumps({**setup, "out": str(out)})]
+        told = json.dumps({"airflow": AIRFLOW, **setup, "out": str(out)})
+        command = [*prefix, python, "-m", "tests.exact.step", told]
         super().__init__(command, environment, log, place, umask)
 
     def told(self) -> Told:
         """How it went; a process that was killed could not tell."""
         if not self._out.exists():
             return Told(error="Killed", text=self.last_words())
-        told = json.loads(self._out.read_text())
-        error = told.get("error", {})
-        return Told(
-            tuple(told["done"]),
-            told["transaction"],
-            told["token"],
-            error.get("type", ""),
-            error.get("text", ""),
-            error.get("ids", {}),
-        )
+        fields = json.loads(self._out.read_text())
+        return Told(**{**fields, "done": tuple(fields["done"])})
 
 
 class Away(Steps):

@@ -15,27 +15,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aliyun.log import LogClient, LogItem, PutLogsRequest
-from sqlalchemy import Engine, Integer, create_engine, insert, make_url, select, text, update
+from sqlalchemy import Engine, Integer, insert, make_url, select, text, update
 
 from airflow_provider_slshudi.config.pipeline import Batch, Pipeline
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import State
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.local.store import FOREVER
 from airflow_provider_slshudi.sls.faults import Patience
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.transaction.context import Run, Work
-from tests.crash.cases import Step
-from tests.databases import pooled, postgres_server
+from tests.crash.cases import BATCH, Step
+from tests.databases import new_database, pooled, postgres_server
+from tests.exact.step import carry_out
 from tests.local.sdk import by_ip
 from tests.pipelines import customers, served_often
 from tests.scenarios import PROJECT, SessionLauncher, log
 from tests.soak.upsert import Changes
 from tests.upserts import Change, Key, Model, put
-from tests.worlds.draw import BATCH, DISKS, Drawn, Kind
-from tests.worlds.step import AIRFLOW, carry_out
+from tests.worlds.draw import DISKS, Drawn, Kind
+from tests.worlds.host import AIRFLOW
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -174,13 +174,7 @@ class Line:
             self.model.batch(self.waiting)
             self.waiting = []
             return
-        committed = [item for item in self.ledger().last(self.pipeline.name, 20) if item.state is State.COMMITTED]
-        for transaction in sorted(committed, key=lambda item: str(item.instant)):
-            if transaction.id not in self.merged:
-                self.merged.add(transaction.id)
-                count = int(transaction.rows or 0)
-                self.model.batch(self.waiting[:count])
-                self.waiting = self.waiting[count:]
+        self.waiting = self.model.follow(self.ledger(), self.pipeline.name, self.merged, self.waiting)
 
     def own(self, uid: int) -> None:
         """Gives all files to a user."""
@@ -266,14 +260,10 @@ class Places:
         if self._pools is None:
             server = self._pooler.enter_context(postgres_server())
             self._pools = server.url, self._pooler.enter_context(pooled(server))
-        direct, through = (make_url(url).set(database=f"world_{line.drawn.seed}") for url in self._pools)
-        admin = create_engine(self._pools[0], isolation_level="AUTOCOMMIT")
-        with admin.connect() as connection:
-            connection.execute(text(f"CREATE DATABASE {direct.database}"))
-        admin.dispose()
-        copy_ledger(line.file, direct.render_as_string(hide_password=False))
+        name = f"world_{line.drawn.seed}"
+        copy_ledger(line.file, new_database(self._pools[0], name))
         line.forget()
-        return through.render_as_string(hide_password=False)
+        return make_url(self._pools[1]).set(database=name).render_as_string(hide_password=False)
 
     def _line(self, drawn: Drawn, folder: Path, pipeline: Pipeline) -> Line:
         server = LocalSls(folder / "sls", access_key_secret="worlds", day=DAY_SECONDS)
@@ -304,7 +294,8 @@ class Places:
                 line.client.create_logstore(PROJECT, name, ttl=FOREVER, shard_count=1 if kind.upserts else 2)
             for number in range(_HISTORY if history else 1):
                 line.put()
-                carry_out(line.work(f"run-0-{number}"), [step.value for step in BATCH], did=lambda what: None)
+                told = carry_out(line.work(f"run-0-{number}"), [step.value for step in BATCH])
+                assert told.ok, told
                 line.follow()
         line.forget()
         return _Template(folder, line.pipeline, line.logs, line.merged, line.model.rows if line.model else {})

@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import psutil
@@ -21,15 +21,16 @@ from airflow_provider_slshudi.spark.driver.channel import failure
 from airflow_provider_slshudi.system.points import Point
 from airflow_provider_slshudi.transaction import plan
 from airflow_provider_slshudi.transaction.settle import settle
-from tests.crash.cases import SERVICES, Step
+from tests.crash.cases import BATCH, SERVICES, Step
 from tests.crash.held import Holds, NotAsPlanned, kill
-from tests.worlds.draw import AT_POINT, BATCH, DISKS, HOME, STANDING, Drawn, Host, Shards, Trouble
-from tests.worlds.ends import faults
-from tests.worlds.exits import AGAIN, MOST_COMMANDS, Jammed, command_for
-from tests.worlds.host import END_SECONDS, Away, Told
+from tests.exact.outcome import Jammed, Outcome, attempt
+from tests.exact.step import Told, carry_out
+from tests.worlds.draw import AT_POINT, DISKS, HOME, STANDING, Drawn, Host, Shards, Trouble
+from tests.worlds.ends import count
+from tests.worlds.exits import AGAIN, MOST_COMMANDS, command_for
+from tests.worlds.host import END_SECONDS, Away
 from tests.worlds.place import OTHER, Line, Places
 from tests.worlds.shards import change_shards, expire_oldest
-from tests.worlds.step import carry_out
 
 _SHORT = {"COMMIT_SECONDS": 10.0, "LEASE_SECONDS": 12.0}
 """Of who stands still, or is in a container whose processes nobody can ask after: others wait for the lease's end."""
@@ -40,62 +41,20 @@ IN_THE_LEDGER = (Point.COMMIT_HALF, Point.RECORD_HALF)
 """Points within a change of the ledger."""
 
 
-@dataclass
-class Ended:
-    """How a world ended."""
-
-    drawn: Drawn
-    notes: list[str] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
-    jammed: str = ""
-    broken: str = ""
-    """The world itself did not go as it should, so that it proves nothing."""
-    missed: str = ""
-    """The point of its trouble that was not reached."""
-    seconds: float = 0.0
-
-    @property
-    def ok(self) -> bool:
-        """Whether it ended with exact counts and nothing left."""
-        return not (self.faults or self.jammed or self.broken)
-
-    @property
-    def lost(self) -> bool:
-        """Whether logs or updates are missing."""
-        return any("lost" in fault for fault in self.faults)
-
-    @property
-    def doubled(self) -> bool:
-        """Whether rows are there twice."""
-        return any("doubled" in fault for fault in self.faults)
-
-    def __str__(self) -> str:
-        if self.ok:
-            return f"ok      {self.drawn}: {'; '.join(filter(None, [*self.notes, self.missed]))}"
-        why = [
-            *self.faults,
-            *([f"jammed: {self.jammed}"] if self.jammed else []),
-            *([self.broken] if self.broken else []),
-        ]
-        return f"FAILED  {self.drawn}: {'; '.join(why)[:1500]} (on the way: {'; '.join(self.notes)[:600]})"
-
-
-def run_world(places: Places, drawn: Drawn) -> Ended:
+def run_world(places: Places, drawn: Drawn) -> Outcome:
     """Carries a world out; nothing that goes wrong within it is raised."""
-    ended, began = Ended(drawn), time.monotonic()
-    try:
+
+    def carry_out(outcome: Outcome) -> None:
         with places.line(drawn) as line:
-            World(line, ended).run()
-    except Jammed as error:
-        ended.jammed = str(error)
-    except Exception as error:
-        ended.broken = f"{type(error).__name__}: {error}"
-    ended.seconds = time.monotonic() - began
-    return ended
+            World(line, outcome).run()
+
+    return attempt(drawn, carry_out)
 
 
 class World:
-    def __init__(self, line: Line, ended: Ended) -> None:
+    """A drawn pipeline, and what becomes of it on the way to its `ended`."""
+
+    def __init__(self, line: Line, ended: Outcome) -> None:
         self.line, self.drawn, self.ended = line, line.drawn, ended
         self.holds = Holds(line.folder / "points")
         self.wrong: list[str] = []
@@ -124,7 +83,12 @@ class World:
             self.read_all("run-5")
         if drawn.owner is not None:
             line.own(0)  # who looks at it is root, and keeps out of others' tables
-        self.ended.faults = [*faults(line), *self.wrong]
+        self.count()
+
+    def count(self) -> None:
+        """Compares rows with logs, and looks for what is left behind."""
+        self.ended.add(count(self.line))
+        self.ended.wrong += self.wrong
 
     def note(self, what: str, told: Told) -> Told:
         """Remembers how a part of the world went."""
@@ -249,24 +213,12 @@ class World:
         return replace(told, done=tuple(done))
 
     def here(self, steps: list[str], run: str, told: Told, url: str = "") -> Told:
-        done: list[str] = []
-        ids: dict[str, Any] = {"transaction": told.transaction, "token": told.token}
-
-        def did(what: dict[str, Any]) -> None:
-            done.append(what["step"])
-            ids.update(transaction=what["transaction"], token=what["token"])
-
-        work = self.line.work(run, url)
-        try:
-            planned = carry_out(work, steps, told.transaction, told.token, did)
-            if planned is not None:
-                ids.update(transaction=planned.id, token=planned.token)
-        except Exception as error:
-            # What was planned in this very call is known to the caller as an Airflow task would have told it.
-            told = Told.of(error, done, ids["transaction"], ids["token"])
+        """Carries steps out here, with this process's session."""
+        told = carry_out(self.line.work(run, url), steps, told.transaction, told.token)
+        if isinstance(told.cause, Py4JError):
             # By a launcher of its own the driver's error would be that of a job.
-            return replace(told, error="JobFailed", text=_cause(error)) if isinstance(error, Py4JError) else told
-        return Told(tuple(done), ids["transaction"], ids["token"])
+            return replace(told, error="JobFailed", text=_cause(told.cause))
+        return told
 
     def _away(self, host: Host, steps: list[str], run: str, told: Told, url: str = "", **more: Any) -> Away:
         line = self.line

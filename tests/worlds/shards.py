@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
-
-from tests.crash.counts import events
+from tests.exact.counts import events
+from tests.local.sdk import groups_of
 from tests.scenarios import PROJECT
 from tests.worlds.draw import Shards
 from tests.worlds.exits import skip_what_expired
@@ -78,9 +77,5 @@ def _delete_parent(line: Line, before: int, read: Callable[[], None]) -> None:
 
 def _held(line: Line, shard: int) -> set[str]:
     """The events that a shard holds."""
-    found = set()
-    for answer in line.client.pull_log(PROJECT, LOGSTORE, shard, "begin", "end"):
-        groups = LogGroupListRaw.FromString(answer._raw_uncompressed_body or b"").LogGroups
-        for entry in (entry for group in groups for entry in group.Logs):
-            found |= {pair.Value.decode() for pair in entry.Contents if pair.Key == "event_id"}
-    return found
+    logs = (log for group in groups_of(line.client, PROJECT, LOGSTORE, shard) for log in group.Logs)
+    return {pair.Value.decode() for log in logs for pair in log.Contents if pair.Key == "event_id"}

@@ -12,12 +12,13 @@ import pytest
 
 from airflow_provider_slshudi.system.points import Point
 from tests.crash.cases import Step, Victim
+from tests.exact.outcome import Jammed
+from tests.exact.step import Told
 from tests.needs import needs_root
 from tests.worlds import bugs
 from tests.worlds.draw import AT_POINT, HOME, Drawn, Kind, Shards, Trouble, draw
 from tests.worlds.ends import faults
-from tests.worlds.exits import Jammed, command_for
-from tests.worlds.host import Told
+from tests.worlds.exits import command_for
 from tests.worlds.nasty import FOLDERS
 from tests.worlds.place import Places, described
 from tests.worlds.planted import PLANTED
@@ -43,7 +44,7 @@ def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def test_a_drawn_world_ends_with_exact_counts_and_a_healthy_next_batch(places: Places, seed: int) -> None:
     ended = run_world(places, draw(seed))
     print(ended)
-    assert ended.ok, f"{ended}: repeat it by `python -m tests.worlds --seed {seed}`"
+    assert ended.ok, f"{ended}: repeat it by `python -m tests.exact --trouble worlds --world {seed}`"
 
 
 def test_a_seed_is_one_world_and_many_seeds_are_all_that_can_be_drawn() -> None:

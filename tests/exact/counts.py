@@ -1,4 +1,4 @@
-"""What tables and their ledger hold once everything is decided: counted by readers that know nothing of the protocol.
+"""What tables and their ledger hold once everything is decided, by readers that know nothing of the protocol.
 
 A pipeline's tables are the main one and, where logs that do not fit go there, the quarantine.
 """
@@ -11,10 +11,10 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import fastavro
@@ -25,34 +25,63 @@ from airflow_provider_slshudi.hudi.archive import archive_of
 from airflow_provider_slshudi.hudi.layout import LAYOUT_1
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.storage.files import Storage
-from airflow_provider_slshudi.storage.objectstore import is_stored
+from airflow_provider_slshudi.storage.objectstore import hadoop_path, is_stored
 from airflow_provider_slshudi.transaction.context import Work
+from tests.exact.outcome import Outcome, compared
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 S3_KEY = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
+Reader = Callable[..., Iterable[tuple[Any, ...]]]
+"""Gives the named columns of a table's rows."""
+_KEY = "_hoodie_record_key"
 _TIMELINE = ".hoodie/timeline"
 _DATA_FILE = re.compile(r"\.?(?P<id>[^_]+)_(?:[^_]+_)?(?P<instant>\d+)\.(?P<kind>parquet|log\.[\d_-]+)")
 _COMPLETED = re.compile(r"(\d+)(?:_\d+)?\.(?!inflight|requested)([a-z]+)")
 
 
-def faults(work: Work, logs: int) -> list[str]:
-    """All that is wrong with the table and ledger of a pipeline that nobody works on; `logs` were put, from 0 on."""
-    found = [*_row_faults(work, logs), *ledger_faults(work)]
+def count(work: Work, logs: int, spark: SparkSession | None = None) -> Outcome:
+    """All that hudi-rs, and Spark where there is a session, show of a pipeline that no run works on.
+
+    Args:
+        work: the pipeline; its table holds the events 0 to `logs`, each under a key.
+        logs: how many were put.
+        spark: reads the tables, too.
+    """
+    names = {f"event-{number}" for number in range(logs)}
+    outcome = count_events(work, names, spark)
+    outcome.wrong += ledger_faults(work)
     for table in tables(work):
-        found += [f"{table.uri}: {fault}" for fault in (*timeline_faults(table), *file_faults(table))]
-    return found
+        outcome.wrong += [f"{table.uri}: {fault}" for fault in (*timeline_faults(table), *file_faults(table))]
+    return outcome
+
+
+def count_events(
+    work: Work, names: Collection[str], spark: SparkSession | None = None, excused: Collection[str] = ()
+) -> Outcome:
+    """Compares the events in a pipeline's tables with those that were put.
+
+    Args:
+        work: the pipeline.
+        names: the `event_id` of each log that was put.
+        spark: reads the tables, too, where it is given.
+        excused: names of logs that the service deleted before a batch had read them.
+    """
+    readers = {"hudi-rs": rows_of, **({"Spark": by_spark(spark)} if spark is not None else {})}
+    outcome = Outcome(len(names))
+    for reader, read in readers.items():
+        rows = [*keyed_events(work, read)]
+        outcome.match(compared(reader, (event for _, event in rows), names, excused))
+        if (keys := len({key for key, _ in rows})) != len(rows):
+            outcome.wrong.append(f"{reader}: {len(rows)} rows have {keys} keys")
+    return outcome
 
 
 def tables(work: Work) -> list[Storage]:
     """The main table, and the quarantine if there is one."""
     aside = Storage(work.pipeline.quarantine_path)
     return [work.storage, *([aside] if aside.exists(".hoodie/hoodie.properties") else [])]
-
-
-def lost_and_doubled(work: Work, logs: int) -> tuple[int, int]:
-    """Logs that are in no table, and rows too many, as hudi-rs reads them."""
-    found = Counter(events(work))
-    lost = sum(1 for number in range(logs) if f"event-{number}" not in found)
-    return lost, sum(times - 1 for times in found.values())
 
 
 def completed_files(table: Storage) -> dict[str, int]:
@@ -111,15 +140,6 @@ def _commits(table: Storage) -> list[dict[str, Any]]:
     return commits
 
 
-def _row_faults(work: Work, logs: int) -> list[str]:
-    lost, doubled = lost_and_doubled(work, logs)
-    keys = [key for table in tables(work) for key in column(table, "_hoodie_record_key")]
-    found = [f"{lost} logs lost"] if lost else []
-    if doubled or len(set(keys)) != len(keys):
-        found.append(f"{doubled} logs doubled, {len(keys) - len(set(keys))} keys")
-    return found
-
-
 def timeline_faults(table: Storage) -> list[str]:
     """Instants that are completed twice, or pending."""
     twice = {time: count for time, count in completed_files(table).items() if count > 1}
@@ -139,21 +159,39 @@ def file_faults(table: Storage) -> list[str]:
 
 def ledger_faults(work: Work) -> list[str]:
     """Transactions that nobody decided, and rows that the ledger counts otherwise."""
-    name = work.pipeline.name
-    live = work.ledger.live(name)
-    recorded = sum(item.rows or 0 for item in work.ledger.recorded(name))
+    recorded = sum(item.rows or 0 for item in work.ledger.recorded(work.pipeline.name))
     rows = len(events(work))
-    found = [f"live transactions: {live}"] if live else []
-    return [*found, *([f"the ledger counts {recorded} rows, the tables have {rows}"] if recorded != rows else [])]
+    wrong = [f"the ledger counts {recorded} rows, the tables have {rows}"] if recorded != rows else []
+    return [*live_faults(work), *wrong]
+
+
+def live_faults(work: Work) -> list[str]:
+    """Transactions that no run decided."""
+    live = work.ledger.live(work.pipeline.name)
+    return [f"live transactions: {live}"] if live else []
 
 
 def events(work: Work) -> list[str]:
-    """The `event_id` of each row: a column of the main table, among the contents of a log in the quarantine."""
+    """The `event_id` of each row, as hudi-rs reads it."""
+    return [event for _, event in keyed_events(work, rows_of)]
+
+
+def keyed_events(work: Work, read: Reader) -> Iterator[tuple[str, str]]:
+    """Key and `event_id` of each row: a column of the main table, among the contents of a log in the quarantine."""
     main, *aside = tables(work)
-    found = column(main, "event_id")
-    for pairs in (pairs for table in aside for pairs in column(table, "contents")):
-        found += [pair["value"].decode() for pair in pairs if pair["key"] == b"event_id"]
-    return found
+    yield from read(main, _KEY, "event_id")
+    for key, contents in (row for table in aside for row in read(table, _KEY, "contents")):
+        yield key, next(bytes(pair["value"]).decode() for pair in contents if bytes(pair["key"]) == b"event_id")
+
+
+def by_spark(spark: SparkSession) -> Reader:
+    """Columns of all rows, as Spark reads them."""
+
+    def read(table: Storage, *names: str) -> list[tuple[Any, ...]]:
+        path = table.full("") if table.is_local else hadoop_path(table.uri)
+        return [*map(tuple, spark.read.format("hudi").load(path).select(*names).collect())]
+
+    return read
 
 
 BEHIND = "TESTS_STORE"
@@ -165,15 +203,17 @@ def as_url(path: str) -> str:
     return quote(path.replace("oss://", "s3://"), safe=":/")
 
 
-def column(table: Storage, name: str) -> list[Any]:
-    """A column of all rows, as hudi-rs reads them."""
+def rows_of(table: Storage, *names: str) -> list[tuple[Any, ...]]:
+    """Columns of all rows, as hudi-rs reads them."""
     from hudi import HudiReadOptions, HudiTableBuilder
 
+    rows: list[tuple[Any, ...]] = []
     with _asked_itself(), _reached(table) as place:
         builder = HudiTableBuilder.from_base_uri(as_url(place))
         reader = builder.with_storage_options(reader_options(table)).build()
-        options = HudiReadOptions(projection=[name])
-        return [value for batch in reader.read_stream(options) for value in batch.column(name).to_pylist()]
+        for batch in reader.read_stream(HudiReadOptions(projection=[*names])):
+            rows += zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+    return rows
 
 
 def reader_options(table: Storage) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What happens to one of two machines that work on one pipeline, and how it has to end."""
+"""A machine is lost, cut off or stands still while another one works on the same pipeline."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -17,23 +18,23 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import make_url
 
 from airflow_provider_slshudi import exceptions
-from airflow_provider_slshudi.ledger.records import Transaction
-from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.system.points import Point
-from tests.crash.cases import SERVICES, Step, all_cases
-from tests.crash.counts import faults
+from tests.crash.cases import BATCH, SERVICES, Step, all_cases
 from tests.crash.held import NotAsPlanned
 from tests.crash.world import Line, World
 from tests.databases import postgres_server
+from tests.exact.outcome import Outcome, each
+from tests.exact.step import Told
+from tests.exact.trouble import Trouble, chosen
+from tests.exact.world import log_service
 from tests.hosts.machine import Machine, machine
-from tests.local.sdk import by_ip
-from tests.scenarios import PROJECT
+from tests.sessions import start_spark
 from tests.waiting import until
-from tests.worlds.draw import BATCH
-from tests.worlds.host import Steps, Told
+from tests.worlds.host import Steps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 TIMES = {"COMMIT_SECONDS": 40.0, "LEASE_SECONDS": 43.0}
 """Long enough for a driver to start on a busy machine; the lease ends a moment after it."""
@@ -41,7 +42,7 @@ _AGAIN_SECONDS, _TRIES = 5.0, 40
 _END_SECONDS = 400.0
 
 
-class Trouble(str, Enum):
+class Loss(str, Enum):
     """What happens to the machine whose step is held."""
 
     VANISHES = "vanishes with its disk"
@@ -51,26 +52,26 @@ class Trouble(str, Enum):
 
 @dataclass(frozen=True)
 class Case:
-    """A step on the first machine, the point where its trouble comes, and how far the second one's clock is ahead."""
+    """A step on the first machine, the point where its machine is lost, and how far the second one's clock is ahead."""
 
     step: Step
     point: Point
-    trouble: Trouble
+    loss: Loss
     ahead: int = 0
 
     def __str__(self) -> str:
         clock = f", the other's clock {self.ahead} s ahead" if self.ahead else ""
-        return f"{self.step.value} at {self.point.value}, its machine {self.trouble.value}{clock}"
+        return f"{self.step.value} at {self.point.value}, its machine {self.loss.value}{clock}"
 
 
 def all_of_them() -> list[Case]:
-    """Every step of a batch x every point that it reaches x every trouble; clocks take turns."""
+    """Every step of a batch x every point that it reaches x every loss; clocks take turns."""
     reached = dict.fromkeys((case.step, case.point) for case in all_cases() if case.step not in SERVICES)
     clocks = (0, 120, -120)
     return [
-        Case(step, point, trouble, clocks[number % len(clocks)])
+        Case(step, point, loss, clocks[number % len(clocks)])
         for number, (step, point) in enumerate(reached)
-        for trouble in Trouble
+        for loss in Loss
     ]
 
 
@@ -86,23 +87,23 @@ class Pair:
         self,
         where: Machine,
         steps: list[str],
-        transaction: Transaction | None = None,
+        begun: Mapping[str, Any] | None = None,
         points: Path | None = None,
         **more: Any,
     ) -> Steps:
-        """Starts steps of a new run, or of the transaction's; `more` is for `Machine.steps`.
+        """Starts steps of a new run, or of the batch that was `begun`; `more` is for `Machine.steps`.
 
         Whoever may be held at a point has drivers of its own.
         """
         self.runs += 1
-        run = transaction.run_id if transaction else f"run-{self.runs + 10}"
+        run = "run-1" if begun else f"run-{self.runs + 10}"
         setup = {
             "pipeline": self.line.work.pipeline.model_dump(mode="json"),
             "ledger": self.line.ledger_url,
             "run": run,
             "steps": steps,
             "times": TIMES,
-            **({"transaction": transaction.id, "token": transaction.token} if transaction else {}),
+            **(begun or {}),
             "launcher": "submit" if points else "resident",
         }
         told = self.line.folder / f"told-{self.runs}.json"
@@ -140,15 +141,13 @@ class Pair:
         self.batch(self.second, ahead=ahead)
         self.line.put(10)
         assert len(self.batch(self.second, ahead=ahead)) == 1, "the healthy run had to be tried again"
-        found = [*faults(self.line.work, self.line.world.logs), *self.line.world.spark_faults(self.line.work)]
-        assert found == [], "; ".join(found)
+        self.line.count().require()
 
 
 @contextmanager
 def world(folder: Path, spark: SparkSession) -> Iterator[World]:
     """Pipelines whose tables are in a folder that all machines see, and whose ledgers are in a PostgreSQL server."""
-    with LocalSls(folder / "sls") as server, postgres_server() as database:
-        by_ip(server.connection()).create_project(PROJECT, "tests")
+    with log_service(folder) as server, postgres_server() as database:
         yield World(folder, spark, server, "hosts", database=database.url)
 
 
@@ -162,28 +161,23 @@ def pair(made: World, name: str) -> Iterator[Pair]:
             yield Pair(line, first, second)
 
 
-def run_case(made: World, case: Case) -> str:
-    """Carries a case out; gives how it went on the second machine.
+def run_case(made: World, case: Case, outcome: Outcome) -> None:
+    """Carries a case out; notes how it went on the second machine.
 
     Raises:
         AssertionError, NotAsPlanned: it did not end well.
     """
     with pair(made, re.sub(r"\W+", "-", str(case))) as two:
         line, holds = two.line, two.line.holds()
-        if case.step is Step.SETTLE:
-            # A prepared batch is committed, any other rolled back.
-            line.before(Step.COMMIT if case.point.value.startswith("commit") else Step.RECORD, "run-0b")
-            transaction = None
-        else:
-            transaction = line.before(case.step)
+        begun = line.begin(case.step, case.point, "run-1")
         holds.arm(case.point)
-        step = two.start(two.first, [case.step.value], transaction, points=holds.folder)
+        step = two.start(two.first, [case.step.value], begun, points=holds.folder)
         try:
             try:
                 holds.wait(case.point, step.child)
             except NotAsPlanned as error:
                 raise NotAsPlanned(f"{error}: {step.last_words()}") from error
-            _befalls(case.trouble, two.first)
+            _befalls(case.loss, two.first)
             holds.release(case.point)
             tries = two.batch(two.second, ahead=case.ahead)
             two.first.go_on()
@@ -193,7 +187,8 @@ def run_case(made: World, case: Case) -> str:
             step.kill()
         two.ends_well(case.ahead)
         waited = [told.error for told in tries if not told.ok]
-        return f"{len(waited)} waited for ({', '.join(sorted(set(waited)))})" if waited else "at once"
+        outcome.logs = line.world.logs
+        outcome.notes.append(f"{len(waited)} waited for ({', '.join(sorted(set(waited)))})" if waited else "at once")
 
 
 def _has_ended(child: subprocess.Popen[bytes]) -> bool:
@@ -202,11 +197,33 @@ def _has_ended(child: subprocess.Popen[bytes]) -> bool:
     return child.poll() is not None
 
 
-def _befalls(trouble: Trouble, first: Machine) -> None:
-    if trouble is Trouble.VANISHES:
+def _befalls(loss: Loss, first: Machine) -> None:
+    if loss is Loss.VANISHES:
         first.vanish()
-    elif trouble is Trouble.STANDS_STILL:
+    elif loss is Loss.STANDS_STILL:
         first.stand_still()
         first.cut_off()
     else:
         first.cut_off()
+
+
+class Hosts(Trouble[Case]):
+    """Two machines of namespaces (root): one is lost, cut off or stands still at every point of a batch."""
+
+    def add_options(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--point", choices=[point.value for point in Point], action="append")
+        parser.add_argument("--step", choices=sorted({case.step.value for case in all_of_them()}), action="append")
+        parser.add_argument("--machine", choices=[loss.name for loss in Loss], action="append")
+
+    def cases(self, options: Namespace) -> Sequence[Case]:
+        return [
+            case
+            for case in all_of_them()
+            if chosen(options, point=case.point.value, step=case.step.value, machine=case.loss.name)
+        ]
+
+    def run(self, cases: Sequence[Case], options: Namespace, folder: Path) -> Iterator[Outcome]:
+        spark = start_spark()
+        with world(folder, spark) as made:
+            yield from each(cases, lambda case, outcome: run_case(made, case, outcome))
+        spark.stop()

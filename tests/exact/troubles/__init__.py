@@ -1,0 +1,1 @@
+"""The troubles, each with the options and the cases of its own."""
