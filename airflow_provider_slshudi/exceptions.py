@@ -208,6 +208,10 @@ class LedgerError(SlsHudiError):
         self.pipeline, self.transaction = pipeline, transaction
 
 
+class LedgerEmpty(LedgerError, TransientError):
+    """The ledger has no tables yet: the first run of a pipeline makes them."""
+
+
 class LedgerUnavailable(LedgerError, TransientError):
     """The ledger's database did not answer; whether the last change took effect is unknown."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow.sdk import BaseHook
 
 from airflow_provider_slshudi import settings
-from airflow_provider_slshudi.exceptions import ConfigError, SlsHudiError
+from airflow_provider_slshudi.exceptions import ConfigError, LedgerEmpty, SlsHudiError
 from airflow_provider_slshudi.hooks.connections import find_connection, require_used
 
 if TYPE_CHECKING:
@@ -136,6 +136,8 @@ class LedgerHook(BaseHook):
 def each_ledger(look: Callable[[Ledger], Shown]) -> tuple[list[Shown], dict[str, SlsHudiError]]:
     """What a look at each ledger of `settings.ledger_conn_ids` gives, and the errors of the others by connection.
 
+    Of a ledger without tables, as before the first run of all pipelines, there is nothing to look at, and no error.
+
     Args:
         look: reads a ledger. Two connections of one database are one ledger.
 
@@ -145,15 +147,18 @@ def each_ledger(look: Callable[[Ledger], Shown]) -> tuple[list[Shown], dict[str,
     shown: list[Shown] = []
     ledgers: list[Ledger] = []
     errors: dict[str, SlsHudiError] = {}
+    empty = 0
     for conn_id in settings.ledger_conn_ids():
         try:
             ledger = LedgerHook(conn_id).ledger_as_it_is()
             if ledger not in ledgers:
                 shown.append(look(ledger))
                 ledgers.append(ledger)
+        except LedgerEmpty:
+            empty += 1
         except SlsHudiError as error:
             errors[conn_id] = error
-    if not ledgers:
+    if not ledgers and not empty:
         raise next(iter(errors.values()))
     return shown, errors
 

@@ -32,6 +32,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from airflow_provider_slshudi.exceptions import (
     ConfigError,
     LedgerDenied,
+    LedgerEmpty,
     LedgerError,
     LedgerUnavailable,
     RuntimeMissing,
@@ -375,17 +376,19 @@ def require_version(engine: Engine) -> None:
 
     Raises:
         LedgerUnavailable: as `transaction`.
-        LedgerError: there are no tables, or they are of another version.
+        LedgerEmpty: there are no tables.
+        LedgerError: they are of another version.
     """
     stored_version, own_version = None, VERSION
     if engine.dialect.name != "sqlite" or Path(engine.url.database or "").exists():
         with transaction(engine, write=False) as connection:
             stored_version = version(connection)
+    if stored_version is None:
+        raise LedgerEmpty(f"ledger {shown(engine.url)} has no tables yet: the first run of a pipeline makes them")
     if stored_version != own_version:
-        tables = f"tables of version {stored_version}" if stored_version else "no tables yet"
         raise LedgerError(
-            f"ledger {shown(engine.url)} has {tables}, and this package reads version {own_version}: the next run of a "
-            "pipeline brings them there, unless they are newer"
+            f"ledger {shown(engine.url)} has tables of version {stored_version}, and this package reads version "
+            f"{own_version}: the next run of a pipeline brings them there, unless they are newer"
         )
 
 

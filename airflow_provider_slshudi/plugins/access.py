@@ -7,7 +7,7 @@ knows which DAGs have worked on the pipeline, and the viewer has to be allowed t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated
 
@@ -25,8 +25,11 @@ from airflow_provider_slshudi.exceptions import LedgerUnavailable, SlsHudiError
 from airflow_provider_slshudi.handover.names import pipeline_of
 from airflow_provider_slshudi.hooks.ledger import each_ledger
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.views.standing import Need, PipelineView
 
 __all__ = ["SessionDep", "Viewer", "ViewerDep", "is_paused"]
+
+_OTHER_ROLES = ("backfill", "maintenance", "override", "recovery", "repair", "verify", "watch")
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,30 @@ class Viewer:
         readable: the DAGs that they may read.
         tagged: by pipeline, those of these DAGs that carry its tag.
         reads_logs: says whether they may read the task logs of a DAG.
+        paused: DAGs that Airflow starts no run of.
+        broken: DAGs whose file Airflow cannot import as it is now.
     """
 
     readable: frozenset[str]
     tagged: dict[str, list[str]]
     reads_logs: Callable[[str], bool]
+    paused: frozenset[str] = frozenset()
+    broken: frozenset[str] = frozenset()
+
+    def readers(self, pipeline: str) -> list[str]:
+        """Its DAGs that bring new logs: all that are tagged but those that a person starts, or that only look."""
+        others = {f"{pipeline}_{role}" for role in _OTHER_ROLES}
+        return [dag for dag in self.tagged.get(pipeline, ()) if dag not in others]
+
+    def as_airflow_has_it(self, view: PipelineView) -> PipelineView:
+        """A pipeline at a glance, with what the ledger cannot know: its DAG is paused, or its file is broken."""
+        readers = self.readers(view.name)
+        broken, paused = (sorted(set(readers) & dags) for dags in (self.broken, self.paused))
+        if broken and view.need is not Need.LOOK:
+            return replace(view, need=Need.LOOK, why=f"the file of DAG {broken[0]} cannot be imported")
+        if readers and paused == sorted(readers) and view.need.urgency > Need.EXPIRES.urgency:
+            return replace(view, need=Need.PAUSED, why=f"DAG {paused[0]} is paused: no run reads what is new")
+        return view
 
     @cached_property
     def _looks(self) -> tuple[list[tuple[Ledger, Mapping[str, frozenset[str]]]], dict[str, SlsHudiError]]:
@@ -133,7 +155,10 @@ def _viewer(user: GetUserDep, session: SessionDep) -> Viewer:
         logs, details = DagAccessEntity.TASK_LOGS, DagDetails(id=dag_id)
         return manager.is_authorized_dag(method="GET", access_entity=logs, details=details, user=user)
 
-    return Viewer(frozenset(readable), tagged, reads_logs)
+    paused = select(DagModel.dag_id).where(DagModel.is_paused.is_(True))
+    broken = select(DagModel.dag_id).where(DagModel.has_import_errors.is_(True))
+    states = (frozenset(session.scalars(query)) for query in (paused, broken))
+    return Viewer(frozenset(readable), tagged, reads_logs, *states)
 
 
 def this_airflow() -> str:

@@ -21,7 +21,7 @@ from airflow_provider_slshudi.plugins.access import (
 )
 from airflow_provider_slshudi.plugins.render import STATIC, page
 from airflow_provider_slshudi.views import findings, history, shards, standing
-from airflow_provider_slshudi.views.cost import TASKS, costs
+from airflow_provider_slshudi.views.cost import ENOUGH, TASKS, costs
 from airflow_provider_slshudi.views.freshness import late
 from airflow_provider_slshudi.views.metrics import exposition, metrics
 from airflow_provider_slshudi.views.progress import progress
@@ -188,9 +188,11 @@ def _of_names(
 
 def _fleet(request: Request, viewer: Viewer, names: list[str], waiting: list[str]) -> HTMLResponse:
     by_ledger = ((ledger, sorted({*there} & {*names})) for ledger, there in viewer.ledgers().items())
-    shown = standing.by_need(view for ledger, chosen in by_ledger for view in standing.pipelines(ledger, chosen))
+    views = (view for ledger, chosen in by_ledger for view in standing.pipelines(ledger, chosen))
+    shown = standing.by_need(map(viewer.as_airflow_has_it, views))
     unshown = sorted({*names, *waiting} - {view.name for view in shown})
-    return page(request, "fleet.html", pipelines=shown, waiting=unshown, silent=viewer.silent_ledgers)
+    broken = {name for name in unshown if viewer.broken.intersection(viewer.readers(name))}
+    return page(request, "fleet.html", pipelines=shown, waiting=unshown, silent=viewer.silent_ledgers, broken=broken)
 
 
 def _pipeline(request: Request, viewer: Viewer, name: str, before: str | None, said: str | None = None) -> HTMLResponse:
@@ -201,10 +203,11 @@ def _pipeline(request: Request, viewer: Viewer, name: str, before: str | None, s
     past = ledger.history(name, BATCHES, before)
     batches = history.batches(past)
     shown: dict[str, Any] = {
-        "view": standing.view_of(standings[0]),
+        "view": viewer.as_airflow_has_it(standing.view_of(standings[0])),
         "shards": shards.shards(standings[0]),
         "batches": batches,
         "costs": costs(batches),
+        "enough": ENOUGH,
         "late": late(ledger, past) if before is None else "",
         "misfits": history.misfits(past),
         "older": past[-1].transaction.id if len(past) == BATCHES else None,
@@ -223,7 +226,7 @@ def _transaction(request: Request, viewer: Viewer, id_: str) -> HTMLResponse:
     view = history.transaction(ledger, id_)
     live = view.batch.transaction.state in LIVE
     shown: dict[str, Any] = {"view": view, "live": live, "acts": (Act.RECOVER, Act.ABANDON)}
-    shown |= {"costs": costs([view.batch]), "tasks": TASKS, "now": ledger.now()}
+    shown |= {"costs": costs([view.batch]), "enough": ENOUGH, "tasks": TASKS, "now": ledger.now()}
     return page(request, "transaction.html", dags=dags, **shown)
 
 

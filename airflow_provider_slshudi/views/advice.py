@@ -89,6 +89,7 @@ ADVICE: Mapping[str, Advice] = {
     "TooManyFiles": _again("Make batches smaller, files larger, or partitions fewer."),
     "BatchUnderWay": _nothing("Nothing: batches of this table go one after the other."),
     "TailUnderWay": _nothing("Nothing: this run waits for the batch of another run, or is skipped."),
+    "LedgerEmpty": _nothing("Nothing: the first run of a pipeline makes its tables."),
     "LedgerUnavailable": _nothing("Nothing here: look after the ledger's database."),
     "LedgerDenied": _again("Give the ledger's file to the user that runs the pipelines."),
     "TableDenied": _OWNER,

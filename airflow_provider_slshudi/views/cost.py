@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.views.history import BatchView
 
 _GB = 1e9
+ENOUGH = 100_000_000
+"""Raw bytes from which on a cost for each GB says something: below them a driver's start is most of it."""
 TASKS = "append's tasks"
 """The part of CPU seconds that the Python of the append's tasks takes, who send the append's requests."""
 
@@ -49,11 +51,13 @@ class Costs:
 
     Attributes:
         batches: how many of them read logs.
+        bytes: raw bytes that these read.
         known: of how many the CPU seconds are known; the others count for no CPU seconds.
         stored: bytes in files for each raw byte.
     """
 
     batches: int
+    bytes: int
     known: int
     cpu: float | None
     requests: float | None
@@ -86,6 +90,7 @@ def costs(shown: Iterable[BatchView]) -> Costs:
     stored = _per_gb(read, lambda batch: batch.stored)
     return Costs(
         len(read),
+        sum(batch.transaction.bytes for batch in read),
         sum(batch.cost.seconds is not None for batch in read),
         _per_gb(read, lambda batch: batch.cost.seconds),
         _per_gb(read, lambda batch: batch.cost.requests),

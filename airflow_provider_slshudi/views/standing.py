@@ -37,10 +37,11 @@ EXPIRES_SOON = 0.25
 class Need(Enum):
     """What a pipeline asks of a person, the most urgent first."""
 
-    LOOK = "look"
+    LOOK = "needs attention"
     EXPIRES = "expires soon"
-    WAITS = "waits"
-    NOTHING = "well"
+    WAITS = "retrying"
+    PAUSED = "paused"
+    NOTHING = "OK"
     UNKNOWN = "not seen yet"
 
     @property

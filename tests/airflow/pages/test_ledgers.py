@@ -1,4 +1,4 @@
-"""Pages of an Airflow whose pipelines have several ledgers."""
+"""Pages of what several ledgers, or none, and Airflow itself know of pipelines."""
 
 from __future__ import annotations
 
@@ -41,14 +41,19 @@ def ledgers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
         engine.dispose()
 
 
-@pytest.fixture
-def pages() -> TestClient:
-    """The pages as somebody sees them who may read all DAGs."""
-    dags = {name: [f"{name}_tail"] for name in (HERE, THERE, BOTH)}
+def pages_of(**dags_that_are: frozenset[str]) -> TestClient:
+    """The pages as they are shown to a user who may read all DAGs; some may be paused or broken."""
+    dags = {name: [f"{name}_tail", f"{name}_verify"] for name in (HERE, THERE, BOTH)}
     readable = frozenset(dag for of in dags.values() for dag in of)
     app = create_app()
-    app.dependency_overrides[access._viewer] = lambda: access.Viewer(readable, dags, lambda _: True)
+    app.dependency_overrides[access._viewer] = lambda: access.Viewer(readable, dags, lambda _: True, **dags_that_are)
     return TestClient(app)
+
+
+@pytest.fixture
+def pages() -> TestClient:
+    """The pages where no DAG is paused or broken."""
+    return pages_of()
 
 
 def test_pages_show_pipelines_of_all_ledgers(ledgers: dict[str, Ledger], pages: TestClient) -> None:
@@ -85,3 +90,23 @@ def test_the_first_error_is_told_where_no_ledger_can_be_read(
     monkeypatch.setenv("AIRFLOW__SLSHUDI__LEDGER_CONN_ID", "typo")
     answer = pages.get("/")
     assert answer.status_code == 503 and "typo" in answer.text
+
+
+def test_before_the_first_run_the_pages_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    described = connection("slshudi_ledger", schema=str(tmp_path / "none.db"), extra={"dialect": "sqlite"})
+    monkeypatch.setenv("AIRFLOW_CONN_NEW", described)
+    monkeypatch.setenv("AIRFLOW__SLSHUDI__LEDGER_CONN_ID", "new")
+    answer = pages_of(broken=frozenset({f"{THERE}_tail"})).get("/")
+    assert answer.status_code == 200 and HERE in answer.text and "unpause its DAG" in answer.text
+    assert "cannot be imported" in answer.text, "a pipeline whose file is broken will not run when it is unpaused"
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_a_pipeline_whose_dag_is_paused_or_broken_is_not_called_ok(ledgers: dict[str, Ledger]) -> None:
+    assert ">OK<" in pages_of().get(f"/pipelines/{HERE}").text
+    assert ">OK<" in pages_of(paused=frozenset({f"{HERE}_verify"})).get(f"/pipelines/{HERE}").text
+    paused = pages_of(paused=frozenset({f"{HERE}_tail"}))
+    for path in (f"/pipelines/{HERE}", "/"):
+        assert ">paused<" in paused.get(path).text and f"{HERE}_tail is paused" in paused.get(path).text
+    broken = pages_of(broken=frozenset({f"{HERE}_tail"})).get("/").text
+    assert ">needs attention<" in broken and f"the file of DAG {HERE}_tail cannot be imported" in broken

@@ -67,7 +67,7 @@ def test_a_batch_shows_the_ledger_beside_the_timeline_and_what_it_cost(world: Wo
     for said in ("Ledger and timeline agree.", f"{MINE}_tail/run-2", "not compared", "append&#39;s tasks", "requests"):
         assert said in page
     assert str(world.mine.instant) in page and str(world.mine.completed) in page
-    assert "CPU time per GB" in shown(world, f"/pipelines/{MINE}")
+    assert "too little to say what a GB costs" in shown(world, f"/pipelines/{MINE}")
 
 
 def test_backfills_show_how_far_they_are_and_that_they_are_paused(world: World) -> None:
@@ -78,7 +78,7 @@ def test_backfills_show_how_far_they_are_and_that_they_are_paused(world: World) 
 
 def test_keys_that_no_column_names_are_shown_with_how_often(world: World) -> None:
     page = shown(world, f"/pipelines/{MINE}")
-    section = page.partition("Keys that no column names")[2].partition("What people had done")[0]
+    section = page.partition("Unmapped keys")[2].partition("Manual actions")[0]
     assert section.count(str(escape(HOSTILE))) == 2, "the key, and its example"
     for said in ("<td>37</td><td>512</td>", f"/transactions/{world.mine.id}", "rest_column"):
         assert said in section

@@ -255,7 +255,7 @@ class Stage:
         state = self.ended(run, f"{self.name}_{act.role}")
         assert state == ("success" if works else "failed"), self.explain()
         page = self.window.pipeline(self.name)
-        newest = page.locator("h2:has-text('What people had done') ~ table tbody tr").first
+        newest = page.locator("h2:has-text('Manual actions') ~ table tbody tr").first
         assert newest.locator("th").inner_text() == act.value, newest.inner_text()
         return newest.locator("td").nth(3).inner_text()
 
@@ -274,7 +274,7 @@ class Stage:
 
         def well() -> bool:
             self.window.pipeline(self.name)
-            if self.window.need == "well" and not self.window.failures():
+            if self.window.need == "OK" and not self.window.failures():
                 return True
             time.sleep(1)
             return False
