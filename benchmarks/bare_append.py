@@ -31,7 +31,7 @@ from airflow_provider_slshudi.storage.files import Storage
 class Unfenced(Attempt):
     """Asks nobody: a batch without a fence."""
 
-    def require(self) -> None:
+    def require_wanted(self) -> None:
         """Goes on."""
 
 

@@ -92,23 +92,24 @@ def print_table(out: TextIO, title: str, columns: Sequence[str], rows: Iterable[
 
     cells = [[_cell(value) for value in row] for row in rows]
     on_terminal = out.isatty()
-    table = Table(title=title, title_justify="left", box=box.HEAVY_HEAD if on_terminal else None, pad_edge=on_terminal)
+    table = Table(box=box.HEAVY_HEAD if on_terminal else None, pad_edge=on_terminal)
     for name in columns:
         table.add_column(name, overflow="fold")
     for row in cells:
         table.add_row(*row)
     console = Console(file=out, highlight=False, markup=False, width=None if on_terminal else _WIDEST)
     if not cells:
-        console.print(f"{title}: none")
-    elif Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum <= console.width:
+        console.print(f"{title}: none", soft_wrap=True)
+        return
+    console.print(title, soft_wrap=True)
+    if Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum <= console.width:
         console.print(table)
     else:
-        _print_blocks(console, title, columns, cells)
+        _print_blocks(console, columns, cells)
 
 
-def _print_blocks(console: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def _print_blocks(console: Console, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Prints each row as lines of heading and cell."""
-    console.print(title)
     width = max(map(len, columns))
     for row in rows:
         console.print()
