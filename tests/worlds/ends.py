@@ -36,7 +36,7 @@ from tests.worlds.place import Line
 _GONE_SECONDS = float(IDLE_SECONDS) + 20.0
 _LATER = "3"
 """Later than all instants."""
-_LEAVE_NOTES = (Point.OPEN_OWNED, Point.COMPACT_COMPLETED)
+_LEAVE_NOTES = (Point.OPEN_OWNED, Point.COMMIT_TOLD, Point.CLUSTER_COMPLETED, Point.COMPACT_COMPLETED)
 """Who is killed there leaves a note that no later batch looks for."""
 
 
