@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from importlib.metadata import version
-from importlib.util import find_spec
 
 from airflow_provider_slshudi import __version__
 from airflow_provider_slshudi.cli import backfill, doctor, init, ledger, pack, repair, reports, schema, table
@@ -80,11 +79,11 @@ class _Version(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from airflow_provider_slshudi.spark.pins import HUDI_PACKAGE
+        from airflow_provider_slshudi.system.native import native
 
-        names = ("apache-airflow", "pyspark", "pyarrow")
-        decoder = "ptars" if find_spec("slshudi_native") is None else "slshudi-native"
+        decoder = "ptars" if native is None else "slshudi-native"
         print(f"slshudi {__version__}")
-        for name in names:
+        for name in ("apache-airflow", "pyspark", "pyarrow"):
             print(f"{name} {version(name)}")
         print(f"hudi {HUDI_PACKAGE.rpartition(':')[2]}")
         print(f"decoder: {decoder} {version(decoder)}")

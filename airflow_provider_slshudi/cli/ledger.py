@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TextIO
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.ledger.ledger import Ledger
     from airflow_provider_slshudi.ledger.records import Transaction
 
-_LEAST_DAYS, _MOST_DAYS = 7, 36_500
 _PAUSE_SECONDS, _TELL_SECONDS = 0.05, 5.0
 
 
@@ -27,7 +27,12 @@ def add_to(commands: Commands) -> None:
     show = ledger.add_parser("show", help="transactions, or one of them in full")
     show.add_argument("transaction", nargs="?", help="a transaction's id")
     show.add_argument("--pipeline", help="only of this pipeline, by its name in the ledger")
-    show.add_argument("--limit", type=_count, default=20, help="how many at most, newest first (default: 20)")
+    show.add_argument(
+        "--limit",
+        type=_number("transactions", 1, 100_000),
+        default=20,
+        help="how many at most, newest first (default: 20)",
+    )
     show.set_defaults(run=_show)
 
     rebuild = ledger.add_parser("rebuild", help="make a pipeline's ledger anew from its table; pause its DAGs first")
@@ -41,7 +46,9 @@ def add_to(commands: Commands) -> None:
 
     prune = ledger.add_parser("prune", help="make the history of old batches small; beside running DAGs, too")
     prune.add_argument("--pipeline", help="only of this pipeline, by its name in the ledger (default: of all)")
-    prune.add_argument("--days", type=_days, default=90, help="batches that ended so long ago (default: 90)")
+    prune.add_argument(
+        "--days", type=_number("days", 7, 36_500), default=90, help="batches that ended so long ago (default: 90)"
+    )
     prune.set_defaults(run=_prune)
     for command in (show, rebuild, prune):
         add_json(command)
@@ -151,16 +158,15 @@ def _names(ledger: Ledger, options: argparse.Namespace) -> list[str]:
     return [item.name for item in ledger.pipelines()] if options.pipeline is None else [options.pipeline]
 
 
-def _count(text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text[:20]!r} is no number of transactions")
+def _number(of: str, least: int, most: int) -> Callable[[str], int]:
+    """Reads a whole number within bounds; `of` says for errors what is counted."""
 
+    def read(text: str) -> int:
+        if text.isascii() and text.isdigit() and len(text) <= len(str(most)) and least <= int(text) <= most:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"{text[:20]!r} is no number of {of} from {least} to {most}")
 
-def _days(text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) < 6 and _LEAST_DAYS <= int(text) <= _MOST_DAYS:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text[:20]!r} is no number of days from {_LEAST_DAYS} to {_MOST_DAYS}")
+    return read
 
 
 def _as_dict(transaction: Transaction) -> dict[str, Any]:

@@ -124,10 +124,10 @@ def _as_dict(view: PipelineView) -> dict[str, Any]:
 
 def _metrics(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.hooks.ledger import each_ledger
-    from airflow_provider_slshudi.views.metrics import exposition, metrics
+    from airflow_provider_slshudi.views.metrics import exposition, metrics, of_one_ledger
 
     looks, errors = each_ledger(metrics)
-    options.out.write(exposition(figure for look in looks for figure in look))
+    options.out.write(exposition(of_one_ledger(looks)))
     _tell_unread(errors)
     return 3 if errors else 0
 

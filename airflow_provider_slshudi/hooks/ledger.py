@@ -144,23 +144,21 @@ def each_ledger(look: Callable[[Ledger], Shown]) -> tuple[list[Shown], dict[str,
     Raises:
         SlsHudiError: no ledger can be read; that of the first.
     """
-    shown: list[Shown] = []
-    ledgers: list[Ledger] = []
+    shown: dict[Ledger, Shown] = {}
     errors: dict[str, SlsHudiError] = {}
-    empty = 0
-    for conn_id in settings.ledger_conn_ids():
+    conn_ids = settings.ledger_conn_ids()
+    for conn_id in conn_ids:
         try:
             ledger = LedgerHook(conn_id).ledger_as_it_is()
-            if ledger not in ledgers:
-                shown.append(look(ledger))
-                ledgers.append(ledger)
+            if ledger not in shown:
+                shown[ledger] = look(ledger)
         except LedgerEmpty:
-            empty += 1
+            continue
         except SlsHudiError as error:
             errors[conn_id] = error
-    if not ledgers and not empty:
-        raise next(iter(errors.values()))
-    return shown, errors
+    if len(errors) == len(conn_ids):
+        raise errors[conn_ids[0]]
+    return [*shown.values()], errors
 
 
 @cache

@@ -22,14 +22,14 @@ from sqlalchemy import select
 
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.exceptions import LedgerUnavailable, SlsHudiError
-from airflow_provider_slshudi.handover.names import pipeline_of
+from airflow_provider_slshudi.handover.names import BACKFILL, OVERRIDE, REPAIR, pipeline_of
 from airflow_provider_slshudi.hooks.ledger import each_ledger
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.views.standing import Need, PipelineView
 
 __all__ = ["SessionDep", "Viewer", "ViewerDep", "is_paused"]
 
-_OTHER_ROLES = ("backfill", "maintenance", "override", "recovery", "repair", "verify", "watch")
+_OTHER_ROLES = (BACKFILL, OVERRIDE, REPAIR, "maintenance", "recovery", "verify", "watch")
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,7 @@ class Viewer:
         """Pipelines of DAGs that they may read, of which no ledger knows a run: they have no page."""
         return sorted(name for name in self.tagged if not any(name in writers for _, writers in self._looks[0]))
 
+    @cached_property
     def ledgers(self) -> dict[Ledger, list[str]]:
         """The ledgers that can be read, each with its pipelines whose pages they may see."""
         return {
@@ -99,7 +100,7 @@ class Viewer:
                 or several ledgers have one of this name.
             LedgerUnavailable: no ledger that can be read has it, and another one cannot be read.
         """
-        ledgers = [ledger for ledger, names in self.ledgers().items() if pipeline in names]
+        ledgers = [ledger for ledger, names in self.ledgers.items() if pipeline in names]
         if not ledgers and pipeline in self.tagged:
             for conn_id, error in self.silent_ledgers.items():
                 raise LedgerUnavailable(f"connection {conn_id!r}: {error}")
@@ -118,7 +119,7 @@ class Viewer:
         Raises:
             HTTPException, LedgerUnavailable: as `require`; a transaction that no ledger has is one they may not see.
         """
-        transactions = (ledger.find(id_) for ledger in self.ledgers())
+        transactions = (ledger.find(id_) for ledger in self.ledgers)
         return self.require(next((item.pipeline for item in transactions if item is not None), ""))
 
     def sees_values(self, pipeline: str) -> bool:

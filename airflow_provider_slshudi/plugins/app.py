@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request, Response, status
@@ -23,7 +22,7 @@ from airflow_provider_slshudi.plugins.render import STATIC, page
 from airflow_provider_slshudi.views import findings, history, shards, standing
 from airflow_provider_slshudi.views.cost import ENOUGH, TASKS, costs
 from airflow_provider_slshudi.views.freshness import late
-from airflow_provider_slshudi.views.metrics import exposition, metrics
+from airflow_provider_slshudi.views.metrics import exposition, metrics, of_one_ledger
 from airflow_provider_slshudi.views.progress import progress
 
 BATCHES = 60
@@ -161,10 +160,7 @@ def of_run(request: Request, viewer: ViewerDep, dag_id: str, run_id: str) -> HTM
 
 def figures(viewer: ViewerDep) -> Response:
     """The figures of the pipelines that one may see, for Prometheus."""
-    by_ledger = viewer.ledgers()
-    counts = Counter(name for names in by_ledger.values() for name in names)
-    once = {ledger: [name for name in names if counts[name] == 1] for ledger, names in by_ledger.items()}
-    text = exposition(figure for ledger, names in once.items() for figure in metrics(ledger, names))
+    text = exposition(of_one_ledger(metrics(ledger, names) for ledger, names in viewer.ledgers.items()))
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -187,7 +183,7 @@ def _of_names(
 
 
 def _fleet(request: Request, viewer: Viewer, names: list[str], waiting: list[str]) -> HTMLResponse:
-    by_ledger = ((ledger, sorted({*there} & {*names})) for ledger, there in viewer.ledgers().items())
+    by_ledger = ((ledger, sorted({*there} & {*names})) for ledger, there in viewer.ledgers.items())
     views = (view for ledger, chosen in by_ledger for view in standing.pipelines(ledger, chosen))
     shown = standing.by_need(map(viewer.as_airflow_has_it, views))
     unshown = sorted({*names, *waiting} - {view.name for view in shown})

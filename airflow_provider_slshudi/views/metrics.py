@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -56,6 +57,13 @@ def metrics(ledger: Ledger, names: Iterable[str] | None = None) -> list[Metric]:
     """The figures of all pipelines, or of those named; what is not known is left out."""
     chosen = None if names is None else sorted(names)
     return [item for view in pipelines(ledger, chosen) for item in _of(ledger, view)]
+
+
+def of_one_ledger(looks: Iterable[list[Metric]]) -> list[Metric]:
+    """The figures of several ledgers, without pipelines that more than one of them has: no series is there twice."""
+    by_ledger = [*looks]
+    counts = Counter(name for look in by_ledger for name in {item.labels["pipeline"] for item in look})
+    return [item for look in by_ledger for item in look if counts[item.labels["pipeline"]] == 1]
 
 
 def exposition(found: Iterable[Metric]) -> str:

@@ -1,8 +1,8 @@
 """`python -m tests.exact --trouble NAME[,NAME...] [--cases N] [--seed S] [--jobs J] [--list]`: troubles, case by case.
 
-Whatever happens to a pipeline, each log of the service has to be in the table once. `--trouble NAME --help` says which
-options a trouble has of its own. The last line says the figures, the exit code whether all cases were exact, or with
-`--planted` whether the planted bug was found.
+Through each trouble of a pipeline every log of the service has to be in the table once. `--trouble NAME --help` says
+which options a trouble has of its own. The last line says the figures, the exit code whether all cases were exact, or
+with `--planted` whether the planted bug was found.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from airflow_provider_slshudi import cli
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.planning.ranges import Range
@@ -67,10 +68,20 @@ def test_pages_show_pipelines_of_all_ledgers(ledgers: dict[str, Ledger], pages: 
     assert f'pipeline="{THERE}"' in pages.get("/metrics").text
 
 
-def test_a_name_that_two_ledgers_have_has_no_page(ledgers: dict[str, Ledger], pages: TestClient) -> None:
+def test_a_name_that_two_ledgers_have_has_no_page_and_no_figures(
+    ledgers: dict[str, Ledger],
+    pages: TestClient,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     answer = pages.get(f"/pipelines/{BOTH}")
     assert answer.status_code == 409 and "more_ledgers" in answer.text
     assert f'pipeline="{BOTH}"' not in pages.get("/metrics").text, "Prometheus takes no series twice"
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")
+    monkeypatch.setenv("AIRFLOW__LOGGING__LOGGING_LEVEL", "WARNING")
+    assert cli.main(["metrics"]) == 0
+    figures = capsys.readouterr().out
+    assert f'pipeline="{HERE}"' in figures and f'pipeline="{BOTH}"' not in figures
 
 
 def test_a_ledger_that_cannot_be_read_hides_no_other(

@@ -98,7 +98,7 @@ def crash(line: Line, case: Case, step: HeldStep) -> int:
 
 
 def wake(line: Line, case: Case, step: HeldStep) -> int:
-    """The next run gives the batch up, then whoever is held goes on; gives the step's exit code."""
+    """The next run gives the batch up, then the held process goes on; gives the step's exit code."""
     decided, holds = line.settle("run-2"), line.holds()
     assert decided == ["ROLL_BACK_AND_ABORT"], f"the batch of who stands still was decided otherwise: {decided}"
     holds.end(Point.APPEND_TASK_NAMED)

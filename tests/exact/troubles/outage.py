@@ -18,7 +18,7 @@ from tests.crash.cases import BATCH, Step
 from tests.crash.world import World
 from tests.exact.outcome import Outcome, attempt
 from tests.exact.step import STEPS
-from tests.exact.trouble import Trouble
+from tests.exact.trouble import Trouble, chosen
 from tests.exact.world import log_service
 from tests.outage.proxy import Fault, Proxy
 from tests.services import s3_store
@@ -135,7 +135,7 @@ class Outages(Trouble[Case]):
         parser.add_argument("--upserts", action="store_true", help="into a Merge-On-Read table")
 
     def cases(self, options: Namespace) -> Sequence[Case]:
-        faults = [fault for fault in Fault if not options.fault or fault.name.lower() in options.fault]
+        faults = [fault for fault in Fault if chosen(options, fault=fault.name.lower())]
         return [Case(Step(step), fault) for step in options.step or [Step.COMMIT.value] for fault in faults]
 
     def run(self, cases: Sequence[Case], options: Namespace, folder: Path) -> Iterator[Outcome]:
