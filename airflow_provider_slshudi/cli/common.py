@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.sls.service import LogService
     from airflow_provider_slshudi.transaction.context import Run, Work
 
-_WIDEST = 10_000
+_WIDEST = 1 << 24
 """Characters of a line that is no terminal's."""
 Commands = Any
 """The result of argparse's `add_subparsers`."""
@@ -97,7 +97,7 @@ def print_table(out: TextIO, title: str, columns: Sequence[str], rows: Iterable[
         table.add_column(name, overflow="fold")
     for row in cells:
         table.add_row(*row)
-    console = Console(file=out, highlight=False, markup=False, width=None if on_terminal else _WIDEST)
+    console = Console(file=out, highlight=False, markup=False, emoji=False, width=None if on_terminal else _WIDEST)
     if not cells:
         console.print(f"{title}: none", soft_wrap=True)
         return

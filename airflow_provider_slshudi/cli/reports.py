@@ -11,7 +11,6 @@ from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline
 from airflow_provider_slshudi.cli.prompts import say
 
 if TYPE_CHECKING:
-    from airflow_provider_slshudi.exceptions import SlsHudiError
     from airflow_provider_slshudi.planning.ranges import Range
     from airflow_provider_slshudi.services.verification import Proof
     from airflow_provider_slshudi.views.standing import PipelineView
@@ -97,7 +96,7 @@ def _status(options: argparse.Namespace) -> int:
     return 3 if errors or any(view.need is Need.LOOK for view in views) else 0
 
 
-def _tell_unread(errors: Mapping[str, SlsHudiError]) -> None:
+def _tell_unread(errors: Mapping[str, Exception]) -> None:
     for conn_id, error in errors.items():
         say(f"the ledger of connection {conn_id!r} could not be read: {error}")
 

@@ -133,7 +133,7 @@ class LedgerHook(BaseHook):
         return ConfigError(f"connection {self.ledger_conn_id!r}: {message}", source=self.ledger_conn_id, field=field)
 
 
-def each_ledger(look: Callable[[Ledger], Shown]) -> tuple[list[Shown], dict[str, SlsHudiError]]:
+def each_ledger(look: Callable[[Ledger], Shown]) -> tuple[list[Shown], dict[str, Exception]]:
     """What a look at each ledger of `settings.ledger_conn_ids` gives, and the errors of the others by connection.
 
     Of a ledger without tables, as before the first run of all pipelines, there is nothing to look at, and no error.
@@ -142,10 +142,10 @@ def each_ledger(look: Callable[[Ledger], Shown]) -> tuple[list[Shown], dict[str,
         look: reads a ledger. Two connections of one database are one ledger.
 
     Raises:
-        SlsHudiError: no ledger can be read; that of the first.
+        SlsHudiError, OSError: no ledger can be read; that of the first.
     """
     shown: dict[Ledger, Shown] = {}
-    errors: dict[str, SlsHudiError] = {}
+    errors: dict[str, Exception] = {}
     conn_ids = settings.ledger_conn_ids()
     for conn_id in conn_ids:
         try:
@@ -154,7 +154,7 @@ def each_ledger(look: Callable[[Ledger], Shown]) -> tuple[list[Shown], dict[str,
                 shown[ledger] = look(ledger)
         except LedgerEmpty:
             continue
-        except SlsHudiError as error:
+        except (SlsHudiError, OSError) as error:  # a file of TLS or of SQLite that this user may not look at
             errors[conn_id] = error
     if len(errors) == len(conn_ids):
         raise errors[conn_ids[0]]

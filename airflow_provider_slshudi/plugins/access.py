@@ -21,7 +21,7 @@ from fastapi import Depends, HTTPException, status
 from sqlalchemy import select
 
 from airflow_provider_slshudi import settings
-from airflow_provider_slshudi.exceptions import LedgerUnavailable, SlsHudiError
+from airflow_provider_slshudi.exceptions import LedgerUnavailable
 from airflow_provider_slshudi.handover.names import BACKFILL, OVERRIDE, REPAIR, pipeline_of
 from airflow_provider_slshudi.hooks.ledger import each_ledger
 from airflow_provider_slshudi.ledger.ledger import Ledger
@@ -29,6 +29,7 @@ from airflow_provider_slshudi.views.standing import Need, PipelineView
 
 __all__ = ["SessionDep", "Viewer", "ViewerDep", "is_paused"]
 
+_NOT_SHOWN = "You may not read a DAG that writes such a pipeline."
 _OTHER_ROLES = (BACKFILL, OVERRIDE, REPAIR, "maintenance", "recovery", "verify", "watch")
 
 
@@ -66,11 +67,11 @@ class Viewer:
         return view
 
     @cached_property
-    def _looks(self) -> tuple[list[tuple[Ledger, Mapping[str, frozenset[str]]]], dict[str, SlsHudiError]]:
+    def _looks(self) -> tuple[list[tuple[Ledger, Mapping[str, frozenset[str]]]], dict[str, Exception]]:
         return each_ledger(lambda ledger: (ledger, ledger.writers()))
 
     @property
-    def silent_ledgers(self) -> dict[str, SlsHudiError]:
+    def silent_ledgers(self) -> dict[str, Exception]:
         """By connection, why a ledger cannot be read."""
         return self._looks[1]
 
@@ -102,10 +103,9 @@ class Viewer:
         """
         ledgers = [ledger for ledger, names in self.ledgers.items() if pipeline in names]
         if not ledgers and pipeline in self.tagged:
-            for conn_id, error in self.silent_ledgers.items():
-                raise LedgerUnavailable(f"connection {conn_id!r}: {error}")
+            self._require_all_read()
         if not ledgers:
-            raise HTTPException(status.HTTP_403_FORBIDDEN, "You may not read a DAG that writes such a pipeline.")
+            raise HTTPException(status.HTTP_403_FORBIDDEN, _NOT_SHOWN)
         if len(ledgers) > 1:
             raise HTTPException(
                 status.HTTP_409_CONFLICT,
@@ -117,10 +117,19 @@ class Viewer:
         """The ledger of a transaction, and the DAGs of its pipeline that they may read.
 
         Raises:
-            HTTPException, LedgerUnavailable: as `require`; a transaction that no ledger has is one they may not see.
+            HTTPException: they may not see it, or no ledger has it.
+            LedgerUnavailable: no ledger that can be read has it, and another one cannot be read.
         """
-        transactions = (ledger.find(id_) for ledger in self.ledgers)
-        return self.require(next((item.pipeline for item in transactions if item is not None), ""))
+        for ledger, names in self.ledgers.items():
+            transaction = ledger.find(id_)
+            if transaction is not None and transaction.pipeline in names:
+                return ledger, self.dags[transaction.pipeline]
+        self._require_all_read()
+        raise HTTPException(status.HTTP_403_FORBIDDEN, _NOT_SHOWN)
+
+    def _require_all_read(self) -> None:
+        for conn_id, error in self.silent_ledgers.items():
+            raise LedgerUnavailable(f"connection {conn_id!r}: {error}")
 
     def sees_values(self, pipeline: str) -> bool:
         """Whether they may see values of a pipeline's logs, as they may where they read its DAG's task logs."""
@@ -135,10 +144,14 @@ class Viewer:
 
         Raises:
             HTTPException: they may not read the DAG, or there is none.
+            LedgerUnavailable: it is tagged, no ledger that can be read has its pipelines, and another cannot be read.
         """
         if dag_id not in self.readable:
             raise HTTPException(status.HTTP_403_FORBIDDEN, "You may not read such a DAG.")
-        return sorted(pipeline for pipeline, dags in self.dags.items() if dag_id in dags)
+        names = sorted(pipeline for pipeline, dags in self.dags.items() if dag_id in dags)
+        if not names and any(dag_id in dags for dags in self.tagged.values()):
+            self._require_all_read()
+        return names
 
 
 def _viewer(user: GetUserDep, session: SessionDep) -> Viewer:

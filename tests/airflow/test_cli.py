@@ -101,6 +101,12 @@ def test_a_pipe_gets_columns_and_a_narrow_terminal_whole_ids(monkeypatch: pytest
     assert id_ in wide.getvalue() and "│" in wide.getvalue()
 
 
+def test_a_cell_is_printed_as_it_is() -> None:
+    cell = "manual__2026-01-01T00:00:00:b:x-:smile:-[red]" + "x" * 20_000
+    print_table(pipe := io.StringIO(), ":smile:", ("run",), [(cell,)])
+    assert pipe.getvalue().splitlines()[0] == ":smile:" and pipe.getvalue().splitlines()[2].rstrip() == cell
+
+
 def test_the_version_names_what_a_report_needs(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         cli.main(["--version"])

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from airflow_provider_slshudi import cli
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import Kind
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.plugins import access
 from airflow_provider_slshudi.plugins.app import create_app
@@ -93,6 +94,33 @@ def test_a_ledger_that_cannot_be_read_hides_no_other(
     assert "connection typo could not be read" in fleet and "unpause" not in fleet
     answer = pages.get(f"/pipelines/{THERE}")
     assert answer.status_code == 503 and "typo" in answer.text, "not known is not: there is none"
+    batch = ledgers["second"].last(THERE, 1)[0]
+    for path in (f"/transactions/{batch.id}", f"/dags/{THERE}_tail", f"/dags/{THERE}_tail/runs/run-0"):
+        assert pages.get(path).status_code == 503, path
+
+
+def test_a_file_that_may_not_be_looked_at_hides_no_other_ledger(
+    ledgers: dict[str, Ledger], pages: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    described = connection("slshudi_ledger", schema=f"/{'x' * 300}.db", extra={"dialect": "sqlite"})
+    monkeypatch.setenv("AIRFLOW_CONN_LONG", described)
+    monkeypatch.setenv("AIRFLOW__SLSHUDI__MORE_LEDGERS", "long")
+    fleet = pages.get("/").text
+    assert f"pipelines/{HERE}" in fleet and "connection long could not be read" in fleet
+
+
+def test_a_batch_of_another_ledgers_pipeline_is_answered_as_one_that_is_not_there(ledgers: dict[str, Ledger]) -> None:
+    for ledger in ledgers.values():
+        registered(ledger, "orders", shards=1)
+    theirs = ledgers["first"].begin("orders", Kind.TAIL, [Range(0, 0, 60)], "theirs", "run-1")
+    mine = ledgers["second"].begin("orders", Kind.TAIL, [Range(0, 0, 60)], "mine", "run-1")
+    app = create_app()
+    viewer = access.Viewer(frozenset({"mine"}), {"orders": ["mine"]}, lambda _: True)
+    app.dependency_overrides[access._viewer] = lambda: viewer
+    pages = TestClient(app)
+    assert pages.get(f"/transactions/{mine.id}").status_code == 200
+    answers = [pages.get(f"/transactions/{id_}") for id_ in (theirs.id, "unheard-of")]
+    assert [answer.status_code for answer in answers] == [403, 403] and answers[0].text == answers[1].text
 
 
 def test_the_first_error_is_told_where_no_ledger_can_be_read(
