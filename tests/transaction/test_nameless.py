@@ -35,7 +35,7 @@ connection = SlsConnection.from_env(os.environ)
 pipeline = Pipeline.model_validate_json(sys.stdin.read())
 engine = open_engine(f"sqlite:///{os.environ['TMPDIR']}/ledger.db")
 migrate(engine)
-launcher = SubprocessLauncher(resident=True)
+launcher = SubprocessLauncher(resident="RESIDENT" in os.environ)
 connect = lambda: LogService(connection, pipeline.source.project, pipeline.source.logstore)
 scenario = Scenario(Work(pipeline, Ledger(engine), launcher, connect, Run("tail", "run-0")), by_ip(connection))
 scenario.put(10)
@@ -56,7 +56,8 @@ def place() -> Iterator[Path]:
 
 
 @pytest.mark.long
-def test_a_batch_by_a_user_without_name_and_home(place: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("resident_driver", [True, False], ids=["resident", "submitted"])
+def test_a_batch_by_a_user_without_name_and_home(place: Path, tmp_path: Path, resident_driver: bool) -> None:
     """Where tests do not run as root they have but their own user, who keeps the name and loses HOME."""
     with LocalSls(tmp_path) as server:
         client, connection = by_ip(server.connection()), server.connection()
@@ -65,6 +66,7 @@ def test_a_batch_by_a_user_without_name_and_home(place: Path, tmp_path: Path) ->
         pipeline = ad_events(place / "table", source={"project": PROJECT, "logstore": "events"})
         kept = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME")}
         theirs = {"TMPDIR": str(place), "SLSHUDI_CACHE": str(place / "cache"), resident.IDLE: "5"}
+        theirs |= {"RESIDENT": ""} if resident_driver else {}
         env = {**kept, **theirs, **connection.to_env()}
         told = run_as(NAMELESS, BATCH, given=pipeline.model_dump_json(), env=env)
     assert told.splitlines()[-1] == "COMMITTED 10"

@@ -88,6 +88,7 @@ def _distributed(channel: Channel, keys: Keys) -> Gateway:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    driver_jvm()
     verb, order, context = channel.job.verb, channel.job.order, SparkContext.getOrCreate()
     # Spark's SQL makes a warehouse folder for tables without a path, by default in the working directory.
     context._jsc.sc().conf().set("spark.sql.warehouse.dir", f"{context._temp_dir}/warehouse")
