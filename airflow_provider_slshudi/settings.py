@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from airflow.sdk.configuration import conf
+from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_slshudi.dagfile import DagFile
 from airflow_provider_slshudi.exceptions import ConfigError

@@ -105,7 +105,7 @@ def _show(options: argparse.Namespace, name: str, found: Estimate) -> None:
 def _start(dag_id: str, run_id: str | None, conf: dict[str, Any]) -> str:
     """Starts a run of the DAG in this machine's Airflow; returns its id."""
     from airflow.api.client import get_current_api_client
-    from airflow.sdk.exceptions import AirflowException
+    from airflow.providers.common.compat.sdk import AirflowException
 
     from airflow_provider_slshudi.exceptions import ConfigError
     from airflow_provider_slshudi.storage.owners import this_user

@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from airflow.providers.common.compat.sdk import conf
 from airflow.sdk import DAG, AssetAlias, Param, TaskGroup
-from airflow.sdk.configuration import conf
 
 from airflow_provider_slshudi import dagfile, settings
 from airflow_provider_slshudi.config.pipeline import Pipeline

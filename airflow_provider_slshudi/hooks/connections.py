@@ -8,8 +8,8 @@ import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowNotFoundException
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
 
 from airflow_provider_slshudi.exceptions import ConfigError, TransientError
 from airflow_provider_slshudi.system.secrets import hidden_in

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from airflow.configuration import conf
+from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_slshudi import settings as ours
 from airflow_provider_slshudi.config.pipeline import Pipeline

@@ -15,7 +15,7 @@ from typing import Any
 
 from airflow.providers.apache.spark.hooks import spark_submit
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.sdk.exceptions import AirflowException
+from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
 from airflow_provider_slshudi.handover.job_order import JobOrder, Verb

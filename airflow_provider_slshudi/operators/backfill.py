@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk.exceptions import AirflowSkipException
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from airflow_provider_slshudi.exceptions import ConfigError, CursorError

@@ -12,16 +12,15 @@ from datetime import timedelta
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator, BaseOperatorLink
-from airflow.sdk.configuration import conf
-from airflow.sdk.exceptions import (
+from airflow.providers.common.compat.sdk import (
     AirflowFailException,
-    AirflowRuntimeError,
     AirflowSkipException,
     AirflowTaskTimeout,
-    ErrorType,
+    conf,
+    redact,
 )
-from airflow.sdk.log import redact  # type: ignore[attr-defined]  # it has no __all__
+from airflow.sdk import BaseOperator, BaseOperatorLink
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 
 from airflow_provider_slshudi import dagfile
 from airflow_provider_slshudi.exceptions import ConfigError, Fenced, JobFailed, TerminalError
@@ -46,12 +45,12 @@ def signal(work: Work) -> None:
     """Sends the pipeline's figures, `slshudi.NAME` with tags; does nothing where Airflow sends no metrics."""
     if not any(conf.getboolean("metrics", switch, fallback=False) for switch in _SWITCHES):
         return
-    from airflow.sdk.observability import stats
+    from airflow.providers.common.compat.sdk import Stats
 
     from airflow_provider_slshudi.views.metrics import metrics
 
     for metric in metrics(work.ledger, [work.pipeline.name]):
-        stats.gauge(f"slshudi.{metric.name}", metric.value, tags=dict(metric.labels))
+        Stats.gauge(f"slshudi.{metric.name}", metric.value, tags=dict(metric.labels))
 
 
 _log = logging.getLogger(__name__)

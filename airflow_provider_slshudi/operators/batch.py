@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.sdk import Asset, BaseOperatorLink
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from airflow_provider_slshudi.exceptions import BatchUnderWay, JobFailed, TransientError
 from airflow_provider_slshudi.operators.base import SCHEDULED, PipelineOperator, refuse_retries, refuse_test, slices

@@ -88,7 +88,7 @@ def tell(outlets: Iterable[object], context: Context, work: Work, settled: Itera
     mine = [item for item in transactions if _tells(context, work, item, airflow)]
     told_ids: set[str] = set()
     # The run that reserved it may have ended with its event since we looked; if Airflow does not say, we did look.
-    with suppress(AirflowRuntimeError):
+    with suppress(AirflowRuntimeError, ImportError):
         told_ids = _told_since(asset, mine)
     untold = [item for item in mine if item.id not in told_ids]
     for committed in untold:
@@ -120,7 +120,7 @@ def _untold(asset: Asset, context: Context, work: Work, settled: Iterable[Settle
         ]
         # Looked at again after each run was seen to be over: its own event is there by now.
         told_ids = _told_since(asset, pending_transactions)
-    except AirflowRuntimeError as error:
+    except (AirflowRuntimeError, ImportError) as error:
         _log.warning("Airflow does not tell the events of asset %s: %s", asset.name, error)
         return [item for item in transactions if item.id in decided]
     return sorted((item for item in pending_transactions if item.id not in told_ids), key=lambda item: item.id)
@@ -164,7 +164,12 @@ def _is_over(context: Context, work: Work, committed: Transaction, airflow: str)
 
 
 def _told(asset: Asset, limit: int | None = None, after: datetime | None = None) -> set[str]:
-    """The transactions of the asset's newest events, or of those after a time."""
+    """The transactions of the asset's newest events, or of those after a time.
+
+    Raises:
+        AirflowRuntimeError: Airflow does not tell them.
+        ImportError: Airflow 3.1 tells all events that the asset ever had, or none.
+    """
     from airflow.sdk.execution_time.context import InletEventsAccessor
 
     # Not `inlet_events`: an inlet would make the task a reader of its own asset, in Airflow's graphs.

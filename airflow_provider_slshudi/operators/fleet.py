@@ -6,9 +6,8 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowSkipException, conf
 from airflow.sdk import AssetAlias, BaseOperator, BaseOperatorLink
-from airflow.sdk.configuration import conf
-from airflow.sdk.exceptions import AirflowSkipException
 
 from airflow_provider_slshudi import dagfile, settings
 from airflow_provider_slshudi.exceptions import (

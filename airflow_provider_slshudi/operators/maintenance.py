@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from airflow_provider_slshudi.operators.base import PipelineOperator, refuse_unknown_params
 from airflow_provider_slshudi.plugins.links import PipelineLink, SparkLink

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from airflow.providers.common.compat.sdk import conf
 from airflow.sdk import BaseOperatorLink
-from airflow.sdk.configuration import conf
 
 from airflow_provider_slshudi import dagfile, settings
 from airflow_provider_slshudi.exceptions import ConfigError

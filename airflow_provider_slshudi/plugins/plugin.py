@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from airflow.plugins_manager import AirflowPlugin
-from airflow.sdk.configuration import conf
+from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_slshudi.handover.names import PREFIX
 from airflow_provider_slshudi.plugins import preload

@@ -12,7 +12,7 @@ import sys
 from importlib.metadata import version
 
 from airflow.listeners import hookimpl
-from airflow.sdk.configuration import conf
+from airflow.providers.common.compat.sdk import conf
 
 _log = logging.getLogger(__name__)
 

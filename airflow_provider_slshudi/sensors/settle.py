@@ -7,9 +7,8 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowSensorTimeout, AirflowSkipException, conf
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
-from airflow.sdk.configuration import conf
-from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
 
 from airflow_provider_slshudi.exceptions import TailUnderWay, TransientError
 from airflow_provider_slshudi.operators.base import LOOK_WAIT_SECONDS, SCHEDULED, AirflowRuns, PipelineTask, as_xcom
