@@ -42,9 +42,17 @@ def main() -> None:
         run([rustup, "target", "add", *targets], environment)
     run([UV_PROGRAM, "build", "--quiet", "--out-dir", DIST], environment)
     maturin: list[str | Path] = [UV_PROGRAM, "tool", "run", *MATURIN]
-    common = ["--manifest-path", NATIVE / "Cargo.toml", "--out", DIST]
+    common: list[str | Path] = ["--manifest-path", NATIVE / "Cargo.toml", "--out", DIST]
     for target in targets:
-        kind = ["--quiet", "--release", "--zig", "--target", target, "--compatibility", TARGETS[target]]
+        kind: list[str | Path] = [
+            "--quiet",
+            "--release",
+            "--zig",
+            "--target",
+            target,
+            "--compatibility",
+            TARGETS[target],
+        ]
         run([*maturin, "build", *kind, *common, "--target-dir", NATIVE / "target"], environment)
     run([*maturin, "sdist", *common], environment)
     for path in sorted(DIST.glob("*[lz]")):
