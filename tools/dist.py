@@ -41,18 +41,10 @@ def main() -> None:
     if rustup:
         run([rustup, "target", "add", *targets], environment)
     run([UV_PROGRAM, "build", "--quiet", "--out-dir", DIST], environment)
-    maturin: list[str | Path] = [UV_PROGRAM, "tool", "run", *MATURIN]
+    maturin: list[str | Path] = [UV_PROGRAM, "tool", "run", "--quiet", *MATURIN]
     common: list[str | Path] = ["--manifest-path", NATIVE / "Cargo.toml", "--out", DIST]
     for target in targets:
-        kind: list[str | Path] = [
-            "--quiet",
-            "--release",
-            "--zig",
-            "--target",
-            target,
-            "--compatibility",
-            TARGETS[target],
-        ]
+        kind: list[str | Path] = ["--release", "--zig", "--target", target, "--compatibility", TARGETS[target]]
         run([*maturin, "build", *kind, *common, "--target-dir", NATIVE / "target"], environment)
     run([*maturin, "sdist", *common], environment)
     for path in sorted(DIST.glob("*[lz]")):

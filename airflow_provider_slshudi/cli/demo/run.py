@@ -30,7 +30,9 @@ from airflow_provider_slshudi.spark.launch import SubprocessLauncher
 from airflow_provider_slshudi.transaction.context import Run, Work
 
 PIPELINE = "ad_events"
-DAGS = Path(__file__).parents[3] / "dags"
+_OF_WHEEL = Path(__file__).with_name("dags")
+DAGS = _OF_WHEEL if _OF_WHEEL.is_dir() else Path(__file__).parents[3] / "dags"
+"""This project's examples: a wheel has a copy of the checkout's."""
 
 
 def write_example(dags: Path, folder: Path, table: str, schedule: str | None = None) -> Pipeline:
@@ -47,7 +49,7 @@ def write_example(dags: Path, folder: Path, table: str, schedule: str | None = N
     """
     example = dags / "pipelines" / f"{PIPELINE}.yaml"
     if not example.is_file():
-        raise RuntimeMissing(f"{example} is missing: run this from a checkout of the project, which has dags/")
+        raise RuntimeMissing(f"{example} is missing: install the package anew, from a wheel or from a checkout")
     pipeline = load_pipeline(example)
     text = example.read_text(encoding="utf-8").replace(pipeline.table.path, table)
     # The example reads the local server, which has no quota to keep to.
