@@ -176,7 +176,7 @@ class World:
 
     def _lacking(self) -> bool:
         """Whether what there is to read is gone, which is an error on every host."""
-        return self.drawn.shards in (Shards.SPLIT_UNREAD_GONE, Shards.EXPIRED)
+        return self.drawn.shards in (Shards.SPLIT_UNREAD_GONE, Shards.EXPIRED, Shards.EDGE)
 
     # Where steps are carried out.
 
