@@ -3,7 +3,7 @@ VENV := .venv
 # Many tests wait for processes that they start, so three files go on at a time on two cores; the longest come first.
 TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos topology hosts outage starts kubernetes crash-matrix crash-matrix-s3 crash-matrix-hdfs canary histories worlds disks differential readers fuzz bench bench-fixed bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
+.PHONY: help setup demo dist airflows test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos topology hosts outage starts kubernetes crash-matrix crash-matrix-s3 crash-matrix-hdfs canary histories worlds disks differential readers fuzz bench bench-fixed bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -16,6 +16,9 @@ demo: setup ## Set up, then run the demo; DEMO_EXIT=1 ends after its proof, PORT
 
 dist: setup ## Wheels and source distributions into dist/, the same bytes for the same commit; needs Rust
 	@$(VENV)/bin/python tools/dist.py
+
+airflows: setup ## The demo's proof and the tests under a real scheduler on Airflow 3.1, 3.2, 3.3, with the oldest and newest Python
+	@$(VENV)/bin/python tools/airflows.py
 
 lint: setup ## Check style and types
 	@$(VENV)/bin/ruff check

@@ -45,7 +45,7 @@ def main() -> None:
     print("setup: installing the packages of constraints.txt", flush=True)
     run([PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", UV], environment)
     extra("dev")
-    _install_native(environment)
+    install_native(environment, PYTHON)
     # Where that may not be written, it is compiled at each start, as before.
     subprocess.run([PYTHON, "-m", "compileall", "-qq", ROOT / "airflow_provider_slshudi"])
     print("setup: preparing Java and Hudi", flush=True)
@@ -60,7 +60,7 @@ def extra(name: str) -> None:
     # Many images set PYTHONDONTWRITEBYTECODE: each process would compile what it imports, a second and more at a time.
     command += ["--compile-bytecode"]
     command += ["-c", ROOT / "constraints.txt", "-b", ROOT / "constraints.txt", "-e", f"{ROOT}[{name}]"]
-    command += ["--override", _without_native()]
+    command += ["--override", without_native()]
     run(command, index_environment())
 
 
@@ -69,12 +69,12 @@ def constraints() -> None:
     path = ROOT / "constraints.txt"
     command: list[str | Path] = [UV_PROGRAM, "pip", "compile", "--quiet", "--universal"]
     command += ["--python-version", "3.10", "--upgrade", "--all-extras"]
-    command += ["--no-header", "--no-annotate", "--no-emit-package", NAME, "--override", _without_native()]
+    command += ["--no-header", "--no-annotate", "--no-emit-package", NAME, "--override", without_native()]
     run([*command, "pyproject.toml", "-o", path], index_environment())
     path.write_text(HEADER + path.read_text(encoding="utf-8"), encoding="utf-8")
 
 
-def _without_native() -> Path:
+def without_native() -> Path:
     """An override by which uv leaves slshudi-native out: here it is built from its source, where that can be done."""
     path = VENV / "without-native.txt"
     path.write_text("slshudi-native ; sys_platform == 'never'\n", encoding="utf-8")
@@ -118,8 +118,8 @@ def cargo() -> str | None:
     return found
 
 
-def _install_native(environment: dict[str, str]) -> None:
-    """Puts slshudi-native into `.venv`: built here, or a wheel of dist/. Without it a slower decoder does all."""
+def install_native(environment: dict[str, str], python: Path) -> None:
+    """Puts slshudi-native beside a Python: built here, or a wheel of dist/. Without it a slower decoder does all."""
     built_by, uv_pip = cargo(), [str(UV_PROGRAM), "pip"]
     if built_by:
         print("setup: building slshudi-native, the fast decoder, with cargo", flush=True)
@@ -130,7 +130,7 @@ def _install_native(environment: dict[str, str]) -> None:
         source = [str(NATIVE)]
     else:
         source = ["--no-index", "--find-links", str(ROOT / "dist"), "slshudi-native"]
-    command = [*uv_pip, "install", "--quiet", "--python", str(PYTHON), "--reinstall-package", "slshudi-native", *source]
+    command = [*uv_pip, "install", "--quiet", "--python", str(python), "--reinstall-package", "slshudi-native", *source]
     installed = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if not installed.returncode:
         return
@@ -141,7 +141,7 @@ def _install_native(environment: dict[str, str]) -> None:
         reason = "no cargo was found that runs, and dist/ has no wheel that fits"
     print(f"setup: ptars decodes, not the faster slshudi-native: {reason}", flush=True)
     # One that an earlier run built may be of other sources.
-    subprocess.run([*uv_pip, "uninstall", "--quiet", "--python", str(PYTHON), "slshudi-native"], env=environment)
+    subprocess.run([*uv_pip, "uninstall", "--quiet", "--python", str(python), "slshudi-native"], env=environment)
 
 
 def _make_venv() -> None:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from tests.residents import apart
 from tests.waiting import Seen, until
 
 pytestmark = pytest.mark.long
+NOTELESS = version("apache-airflow").startswith("3.1.")
 
 TAIL, BACKFILL, RECOVERY, VERIFY = (f"ad_events_{role}" for role in ("tail", "backfill", "recovery", "verify"))
 SECRET = "never-to-be-seen-0451"
