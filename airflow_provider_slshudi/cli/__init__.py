@@ -79,14 +79,13 @@ class _Version(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from airflow_provider_slshudi.spark.pins import HUDI_PACKAGE
-        from airflow_provider_slshudi.system.native import native
+        from airflow_provider_slshudi.system.native import DECODER
 
-        decoder = "ptars" if native is None else "slshudi-native"
         print(f"slshudi {__version__}")
         for name in ("apache-airflow", "pyspark", "pyarrow"):
             print(f"{name} {version(name)}")
         print(f"hudi {HUDI_PACKAGE.rpartition(':')[2]}")
-        print(f"decoder: {decoder} {version(decoder)}")
+        print(f"decoder: {DECODER} {version(DECODER)}")
         print(f"python {platform.python_version()}")
         parser.exit()
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import closing
+from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,6 +18,7 @@ from airflow_provider_slshudi.exceptions import RuntimeMissing
 from airflow_provider_slshudi.spark import packages, pins, python_archive
 from airflow_provider_slshudi.spark.packages import spark_home, spark_version
 from airflow_provider_slshudi.storage import owners
+from airflow_provider_slshudi.system.native import DECODER, native
 from airflow_provider_slshudi.system.processes import for_children
 
 
@@ -87,6 +89,7 @@ def checks() -> list[Check]:
         Check("Java", java),
         Check("Spark", spark),
         Check("Python", python),
+        Check("decoder", decoder),
         Check("cache", cache),
         Check("Hudi", lambda: jars(False)),
         Check("archive", archive),
@@ -99,9 +102,9 @@ def java() -> Seen:
     home, named = packages.java_home(), os.environ.get("JAVA_HOME")
     unused = bool(named) and Path(named or "") != home
     passed = f"; JAVA_HOME={named} is no Java {packages.JAVA_MAJOR}, and not used" if unused else ""
-    version = packages.java_version(home)
-    description = f"{'.'.join(map(str, version)) or packages.JAVA_MAJOR}, {home}{passed}"
-    if version and version < _LEAST_JAVA:
+    numbers = packages.java_version(home)
+    description = f"{'.'.join(map(str, numbers)) or packages.JAVA_MAJOR}, {home}{passed}"
+    if numbers and numbers < _LEAST_JAVA:
         return warning(f"{description}: it lacks the security updates of later years", _NEWER_JAVA)
     return ok(description)
 
@@ -180,16 +183,27 @@ def python() -> Seen:
     except (OSError, subprocess.TimeoutExpired) as error:
         return wrong(f"{packages.PYTHON}={named} does not run ({error})", f"set {packages.PYTHON} to an interpreter")
     # Before it, what a site's own start of that Python says.
-    version, own_version = "".join(process.stdout.split()[-1:]), f"{sys.version_info.major}.{sys.version_info.minor}"
-    if version != own_version:
+    theirs, own_version = "".join(process.stdout.split()[-1:]), f"{sys.version_info.major}.{sys.version_info.minor}"
+    if theirs != own_version:
         return wrong(
-            f"{packages.PYTHON}={named} is Python {version or '?'}", f"make it of Python {own_version}, as Airflow's"
+            f"{packages.PYTHON}={named} is Python {theirs or '?'}", f"make it of Python {own_version}, as Airflow's"
         )
     if process.returncode:
         missing = process.stderr.strip().splitlines()[-1:]
         needed = " ".join(["cryptography", *python_archive.DISTRIBUTIONS])
         return wrong(f"{packages.PYTHON}={named}: {''.join(missing)}", f"{named} -m pip install {needed}")
-    return ok(f"{version}, {named}")
+    return ok(f"{theirs}, {named}")
+
+
+def decoder() -> Seen:
+    """The decoder of the log service's answers, in Airflow's environment."""
+    found = f"{DECODER} {version(DECODER)}"
+    if native is None:
+        return warning(
+            f"{found}: it takes two to three times the CPU of slshudi-native",
+            "pip install slshudi-native, of which there are wheels for Linux on x86-64 and ARM",
+        )
+    return ok(found)
 
 
 def cache() -> Seen:

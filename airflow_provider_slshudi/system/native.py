@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 native: Any = import_module("slshudi_native") if find_spec("slshudi_native") else None
 """The package, None if it is not installed."""
+DECODER = "ptars" if native is None else "slshudi-native"
+"""The distribution whose decoder is used here."""
 
 
 def numbered(prefix: str, separator: str, *columns: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -76,7 +76,7 @@ def test_all_that_a_pipeline_needs_is_looked_at_and_nothing_is_changed(
     code, found = examined(capsys)
     assert code == 0
     wanted = {
-        "this machine": {"Java", "Spark", "Python", "cache", "Hudi", "archive", "locale"},
+        "this machine": {"Java", "Spark", "Python", "decoder", "cache", "Hudi", "archive", "locale"},
         "ledger slshudi_ledger": {"connection", "tables", "TLS", "lease", "database's clock"},
         "Airflow": {"executor", "parallelism", "heartbeat", "test button", "DAGs", "pipelines"},
         "pipeline ad_events": {"file", "connection", "shards", "cursors", "retention", "service's clock", "Spark"}

@@ -26,6 +26,13 @@ def test_this_machine_runs_pipelines(looked: Looked) -> None:
     assert found["Java"].verdict in (OK, WARNING) and found["Java"].seen.startswith("17.")
 
 
+def test_a_slow_decoder_is_told_and_what_brings_the_fast_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "native", None)
+    monkeypatch.setattr(machine, "DECODER", "ptars")
+    seen = machine.decoder()
+    assert seen.verdict is WARNING and seen.what.startswith("ptars ") and "slshudi-native" in seen.mend
+
+
 def test_another_java_than_the_one_named_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert f"JAVA_HOME={tmp_path} is no Java 17" in machine.java().what

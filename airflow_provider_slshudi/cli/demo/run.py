@@ -128,7 +128,7 @@ def _require_port(port: int) -> None:
         except OSError as error:
             raise RuntimeMissing(
                 f"port {port} of {HOST} cannot be had ({error.strerror}): stop what uses it, or choose another with "
-                "`make demo PORT=8081`"
+                "`--port 8081` (`make demo PORT=8081`)"
             ) from None
 
 
