@@ -3,7 +3,7 @@ VENV := .venv
 # Many tests wait for processes that they start, so three files go on at a time on two cores; the longest come first.
 TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist airflows test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos topology hosts outage starts kubernetes crash-matrix crash-matrix-s3 crash-matrix-hdfs canary histories worlds disks differential readers fuzz bench bench-fixed bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
+.PHONY: help setup demo dist airflows docs test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos topology hosts outage starts kubernetes crash-matrix crash-matrix-s3 crash-matrix-hdfs canary histories worlds disks differential readers fuzz bench bench-fixed bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -37,6 +37,10 @@ browser: setup ## Pages in headless Chromium (Debian's package): speed, looks, b
 
 screenshots: setup ## The same, and the pictures of the docs
 	@$(VENV)/bin/python -m tests.browser --pictures docs/images
+
+docs: setup ## The docs as a site with search in build/docs, in English and Chinese, with a reference made from the code
+	@$(VENV)/bin/python tools/docs.py
+	@echo "the site: build/docs/index.html; served, with search: python3 -m http.server -d build/docs 8000"
 
 monitoring: setup ## A real Prometheus (Debian's package) over the metrics: alerts fire and end, every panel has series
 	@$(VENV)/bin/python -m tests.monitoring
