@@ -106,18 +106,19 @@ def main() -> int:
 def prepared(home: Path) -> tuple[Path, Path]:
     """What there is beforehand: the wheel, an environment with Airflow, a Python with nothing for executors."""
     pip: list[str | Path] = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
-    subprocess.run([*pip, "--wheel-dir", home / "wheel", ROOT], check=True)
+    subprocess.run([*pip, "--wheel-dir", home / "wheel", ROOT, ROOT / "native"], check=True)
     for name in ("bare", "theirs"):
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", home / name], check=True)
     python = home / "theirs" / "bin" / "python"
     install(python, "apache-airflow")
-    return next((home / "wheel").glob("*.whl")), python
+    return next((home / "wheel").glob("airflow*.whl")), python
 
 
 def install(python: Path, what: Path | str) -> None:
-    """Installs into an environment, in versions that fit."""
+    """Installs into an environment, in versions that fit; of a wheel also its neighbours."""
     pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
-    subprocess.run([*pip, "-c", ROOT / "constraints.txt", what], check=True)
+    beside = ["--find-links", what.parent] if isinstance(what, Path) else []
+    subprocess.run([*pip, "-c", ROOT / "constraints.txt", *beside, what], check=True)
 
 
 def put(server: LocalSls) -> None:
