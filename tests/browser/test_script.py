@@ -13,7 +13,7 @@ from tests.needs import CHROMIUM, needs_chromium
 
 pytestmark = needs_chromium
 ADDRESS = "http://pages.test/pipelines/clicks"
-PAGE = """<body data-airflow=""><main><p>{said}</p>
+PAGE = """<body data-airflow="" data-words='{{"begun": "Begun:"}}'><main><p>{said}</p>
 <form class="trigger" data-dag="clicks_tail"><button>run now</button><output></output></form></main>
 <script src="/page.js"></script></body>"""
 

@@ -43,12 +43,12 @@ def ledgers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
         engine.dispose()
 
 
-def pages_of(**dags_that_are: frozenset[str]) -> TestClient:
+def pages_of(paused: frozenset[str] = frozenset(), broken: frozenset[str] = frozenset()) -> TestClient:
     """The pages as they are shown to a user who may read all DAGs; some may be paused or broken."""
     dags = {name: [f"{name}_tail", f"{name}_verify"] for name in (HERE, THERE, BOTH)}
     readable = frozenset(dag for of in dags.values() for dag in of)
     app = create_app()
-    app.dependency_overrides[access._viewer] = lambda: access.Viewer(readable, dags, lambda _: True, **dags_that_are)
+    app.dependency_overrides[access._viewer] = lambda: access.Viewer(readable, dags, lambda _: True, paused, broken)
     return TestClient(app)
 
 
@@ -142,10 +142,10 @@ def test_before_the_first_run_the_pages_say_so(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_pipeline_whose_dag_is_paused_or_broken_is_not_called_ok(ledgers: dict[str, Ledger]) -> None:
-    assert ">OK<" in pages_of().get(f"/pipelines/{HERE}").text
-    assert ">OK<" in pages_of(paused=frozenset({f"{HERE}_verify"})).get(f"/pipelines/{HERE}").text
+    assert "</svg>OK<" in pages_of().get(f"/pipelines/{HERE}").text
+    assert "</svg>OK<" in pages_of(paused=frozenset({f"{HERE}_verify"})).get(f"/pipelines/{HERE}").text
     paused = pages_of(paused=frozenset({f"{HERE}_tail"}))
     for path in (f"/pipelines/{HERE}", "/"):
-        assert ">paused<" in paused.get(path).text and f"{HERE}_tail is paused" in paused.get(path).text
+        assert "</svg>Paused<" in paused.get(path).text and f"{HERE}_tail is paused" in paused.get(path).text
     broken = pages_of(broken=frozenset({f"{HERE}_tail"})).get("/").text
-    assert ">needs attention<" in broken and f"the file of DAG {HERE}_tail cannot be imported" in broken
+    assert "</svg>Needs attention<" in broken and f"The file of DAG {HERE}_tail cannot be imported" in broken
