@@ -48,8 +48,8 @@ class Series:
     def buckets(self, begin: datetime, seconds: float) -> dict[int, float]:
         """Its value in each interval that has one."""
         values: dict[int, float] = {}
-        for at, value in self.points:
-            index = min(int((at - begin).total_seconds() / seconds * _BUCKETS), _BUCKETS - 1)
+        for moment, value in self.points:
+            index = min(int((moment - begin).total_seconds() / seconds * _BUCKETS), _BUCKETS - 1)
             if index >= 0:
                 before = values.get(index)
                 greater = value if before is None else max(before, value)
@@ -99,15 +99,15 @@ def chart(
         empty = Markup('<figure class="chart"><figcaption>{}</figcaption><p class="empty">{}</p></figure>')
         return empty.format(title, say("No values in this time."))
     highest = max(value for item, buckets in values if item.kind != "mark" for value in buckets.values())
-    top = _nice(highest, span_ticks=figure is span)
+    top = _nice(highest * 1.05, span_ticks=figure is span)
     shapes = Markup().join(_shape(item, buckets, top) for item, buckets in values)
     step = timedelta(seconds=seconds / _BUCKETS)
     said = Markup().join(
         _bar(
-            "hover", index * _WIDTH / _BUCKETS, 0, _WIDTH / _BUCKETS, _HEIGHT, _tip(begin + step * index, there, figure)
+            "hover", index * _WIDTH / _BUCKETS, 0, _WIDTH / _BUCKETS, _HEIGHT, _tip(begin + step * index, shown, figure)
         )
         for index in range(_BUCKETS)
-        if (there := [(item, buckets[index]) for item, buckets in values if index in buckets])
+        if (shown := [(item, buckets[index]) for item, buckets in values if index in buckets])
     )
     legend = Markup().join(
         Markup('<span class="key {}">{}</span>').format(item.css, item.label) for item, buckets in values if buckets
@@ -161,7 +161,7 @@ def _whole(value: float) -> str:
 def _time_axis(begin: datetime, end: datetime) -> Markup:
     form = "%m-%d" if end - begin > _LONG else "%H:%M" if end - begin > _SHORT else "%H:%M:%S"
     times = [READER.get().local(begin + (end - begin) * index / (_TICKS - 1)) for index in range(_TICKS)]
-    parts = Markup().join(Markup("<span>{}</span>").format(f"{at:{form}}") for at in times)
+    parts = Markup().join(Markup("<span>{}</span>").format(f"{moment:{form}}") for moment in times)
     return Markup('<div class="axis-x">{}</div>').format(parts)
 
 
@@ -240,10 +240,9 @@ def batch_steps(shown: Sequence[BatchView]) -> Markup:
 
 
 def _bar(kind: str, x: float, y: float, width: float, height: float, title: str) -> Markup:
-    said = Markup("<title>{}</title>").format(title) if title else Markup()
-    return Markup('<rect class="{}" x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}">{}</rect>').format(
-        kind, x, y, width, height, said
-    )
+    said = f"<title>{escape(title)}</title>" if title else ""
+    place = f'x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"'
+    return Markup(f'<rect class="{kind}" {place}>{said}</rect>')  # noqa: S704 - the title is escaped, the rest is ours
 
 
 def _svg(kind: str, width: int, height: int, label: str, inner: Markup) -> Markup:

@@ -79,8 +79,8 @@ class Reader:
 
 def reader_of(request: Request) -> Reader:
     """The reader by the cookies of the pages' script; before it has run, by the browser's languages, and UTC."""
-    wanted = request.cookies.get(LANGUAGE_COOKIE) or request.headers.get("accept-language", "")
-    codes = [code.strip().lower() for code in wanted.split(",")]
+    preferred = request.cookies.get(LANGUAGE_COOKIE) or request.headers.get("accept-language", "")
+    codes = [code.strip().lower() for code in preferred.split(",")]
     first = next((code for code in codes if code.startswith(("en", "zh"))), ENGLISH)
     language = CHINESE if first.startswith("zh") else ENGLISH
     name = unquote(request.cookies.get(ZONE_COOKIE, "UTC"))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import BacklogSample, State, Transaction
+from airflow_provider_slshudi.ledger.records import BacklogSample, State
 from airflow_provider_slshudi.views.history import BatchView
 
 WINDOWS = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7)}
@@ -60,8 +60,8 @@ def trend(ledger: Ledger, name: str, window: timedelta) -> Trend:
 
 def _lag(looks: Iterable[BacklogSample]) -> Points:
     # Where something is unread and the service did not tell its age, there is no point.
-    known = [look for look in looks if not look.unread or look.unread_since is not None]
-    return [(look.at, look.at.timestamp() - look.unread_since if look.unread_since else 0.0) for look in known]
+    dated_looks = [look for look in looks if not look.unread or look.unread_since is not None]
+    return [(look.at, look.at.timestamp() - look.unread_since if look.unread_since else 0.0) for look in dated_looks]
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,6 @@ class FreshnessTrend:
 
 def freshness_trend(batches: Iterable[BatchView]) -> FreshnessTrend:
     """Of those batches that tell."""
-    told = [(batch.transaction, batch.fresh) for batch in batches if batch.fresh is not None]
-    fresh = [(_end(transaction), freshness.seconds) for transaction, freshness in told]
-    promised = [(_end(transaction), freshness.promised) for transaction, freshness in told]
-    return FreshnessTrend(fresh, [(at, seconds) for at, seconds in promised if seconds is not None])
-
-
-def _end(transaction: Transaction) -> datetime:
-    return transaction.changed
+    dated = [(batch.transaction.changed, batch.fresh) for batch in batches if batch.fresh is not None]
+    promised = [(moment, fresh.promised) for moment, fresh in dated if fresh.promised is not None]
+    return FreshnessTrend([(moment, fresh.seconds) for moment, fresh in dated], promised)

@@ -12,7 +12,8 @@ _RULES = {
     "resultTypes": ["violations"],
 }
 _ALLOWED = (
-    "DAG DAGs Airflow Hudi Spark Python Instant instant price Asia Shanghai GetLogStore ada everything mine_wide plan settle SHARD BEGIN"
+    "DAG DAGs Airflow Hudi Spark Python Instant instant price "
+    "Asia Shanghai GetLogStore ada everything mine_wide plan settle SHARD BEGIN"
 )
 """Words that a Chinese page has: names of products and of this world's pipelines, users and tasks."""
 _FOREIGN = """(allowed) => {
