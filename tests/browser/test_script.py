@@ -17,6 +17,8 @@ PAGE = """<body data-airflow="" data-words='{{"begun": "Begun:"}}'><main><p>{sai
 <form class="trigger" data-dag="clicks_tail"><button>run now</button><output></output></form></main>
 <script src="/page.js"></script></body>"""
 
+SCRIPT = '<script src="/page.js"></script></body>'
+
 
 @pytest.fixture
 def page() -> Iterator[Page]:
@@ -50,3 +52,28 @@ def test_news_are_shown_while_nobody_is_at_work(page: Page) -> None:
     page.route(ADDRESS, lambda route: route.fulfill(body=PAGE.format(said="after"), content_type="text/html"))
     page.evaluate("refresh()")
     expect(page.locator("p")).to_have_text("after")
+
+
+def rows(first: int) -> str:
+    cells = "".join(
+        f"<tr><td>row {number}<td data-sort={number % 7}>{number % 7} s</tr>" for number in range(first, 40)
+    )
+    return f'<body><main><table data-list="rows"><thead><tr><th>Name<th>Took</tr></thead><tbody>{cells}</tbody></table></main>'
+
+
+def test_a_table_stays_sorted_and_searched_when_news_come(page: Page) -> None:
+    page.route(ADDRESS, lambda route: route.fulfill(body=rows(0) + SCRIPT, content_type="text/html"))
+    page.goto(ADDRESS)
+    shown = page.locator("tbody tr:visible")
+    expect(shown).to_have_count(25)
+    page.get_by_role("button", name="Took").click()
+    expect(shown.first).to_contain_text("0 s")
+    page.get_by_role("button", name="Took").click()
+    expect(shown.first).to_contain_text("6 s")
+    page.get_by_role("searchbox").fill("row 1")
+    expect(shown).to_have_count(11)
+    page.get_by_role("searchbox").blur()
+    page.route(ADDRESS, lambda route: route.fulfill(body=rows(11) + SCRIPT, content_type="text/html"))
+    page.evaluate("refresh()")
+    expect(shown).to_have_count(9)
+    expect(shown.first).to_contain_text("6 s")

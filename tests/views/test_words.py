@@ -51,3 +51,17 @@ def test_times() -> None:
     assert words.ago(NOW.timestamp() - 42, NOW) == "42 s ago"
     assert words.ago(NOW + timedelta(seconds=42), NOW) == "in 42 s"
     assert words.ago(None, NOW) == "not known"
+
+
+def test_a_sentence_keeps_its_template_and_a_copy_of_it_is_plain() -> None:
+    sentence = Text("{dag} failed at {step}", dag="{x}", step="plan")
+    assert (sentence, sentence.template, sentence.values["step"]) == (
+        "{x} failed at plan",
+        "{dag} failed at {step}",
+        "plan",
+    )
+    assert type(deepcopy(sentence)) is str and deepcopy(sentence) == sentence
+
+
+def test_every_act_has_a_label() -> None:
+    assert set(ACTS) == set(Act)

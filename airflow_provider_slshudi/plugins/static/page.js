@@ -240,9 +240,15 @@ document.addEventListener("click", async (event) => {
   for (const menu of document.querySelectorAll(".menu[open]")) if (!menu.contains(event.target)) menu.open = false;
   const copy = event.target.closest(".copy");
   if (!copy) return;
-  // Without HTTPS browsers give no clipboard: then the whole id is shown to be copied by hand.
-  if (navigator.clipboard) await navigator.clipboard.writeText(copy.dataset.copy).catch(() => window.prompt("", copy.dataset.copy));
-  else window.prompt("", copy.dataset.copy);
+  try {
+    await navigator.clipboard.writeText(copy.dataset.copy);
+  } catch { // without HTTPS browsers give no clipboard
+    const field = element("textarea", { value: copy.dataset.copy });
+    document.body.append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+  }
   copy.classList.add("done");
   copy.title = words.copied;
   copy.blur();
