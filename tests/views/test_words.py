@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from airflow_provider_slshudi.handover.names import Act
 from airflow_provider_slshudi.views import words
+from airflow_provider_slshudi.views.words import ACTS, Text
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
 
