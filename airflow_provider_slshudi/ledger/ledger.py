@@ -203,6 +203,10 @@ class Ledger:
         row = {"pipeline": pipeline, "dag_id": dag_id, "run_id": run_id, "step": step, "error": error}
         with self._write() as connection:
             samples.note_trouble(connection, {**row, "message": message, "waits": waits, "transaction_id": transaction})
+            if transaction is not None:
+                transactions.failed(connection, transaction, step, error, message)
+
+    note_failure = _writing(transactions.failed)
 
     def clear_troubles(self, pipeline: str, dag_id: str, step: str) -> None:
         """Ends the trouble of a step that succeeded, and troubles of transactions that are committed by now."""

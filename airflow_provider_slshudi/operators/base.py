@@ -182,7 +182,7 @@ class PipelineTask(ConnectedTask):
             planned = getattr(self, "transaction", None)
             transaction = planned.get("transaction") if isinstance(planned, Mapping) else None
             of_step = (name, run.dag_id, run.run_id, step or self._step)
-            ledger.note_trouble(*of_step, kind_of(error).__name__, str(redact(str(error))), waits, transaction)
+            ledger.note_trouble(*of_step, *failure_of(error), waits, transaction)
 
     def say_if_late(self, work: Work, committed: Transaction) -> None:
         """Warns in the task's log where the batch just committed missed what the pipeline promises."""
@@ -299,6 +299,11 @@ def only_logged() -> Iterator[None]:
 def kind_of(error: BaseException) -> type[BaseException]:
     """The error's class; of a job, the class of the error that ended its driver: that one says what is to be done."""
     return error.cause if isinstance(error, JobFailed) and not isinstance(error, TerminalError) else type(error)
+
+
+def failure_of(error: BaseException) -> tuple[str, str]:
+    """The name of the error's class as `kind_of` has it, and the error's text without what Airflow holds secret."""
+    return kind_of(error).__name__, str(redact(str(error)))
 
 
 def end_with_supervisor() -> None:

@@ -181,7 +181,8 @@ def _need(standing: Standing, lag: Lag | None) -> tuple[Need, str]:
         return Need.LOOK, f"batch {silent[0].id} is {silent[0].state.value} and no run works on it"
     in_vain = _given_up(standing.newest)
     if in_vain >= _IN_VAIN:
-        return Need.LOOK, f"the last {in_vain} batches were all given up"
+        cause = next((item.error for item in standing.newest if item.state is State.ABORTED and item.error), "")
+        return Need.LOOK, f"the last {in_vain} batches were all given up{f', the newest: {cause}' if cause else ''}"
     if _expires_soon(lag, standing.kept):
         return Need.EXPIRES, "the service drops unread logs soon"
     waiting = [trouble for trouble in standing.troubles if trouble.waits]
