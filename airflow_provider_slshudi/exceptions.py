@@ -308,6 +308,13 @@ class TableSilent(TimelineUnreadable):
     """The file system below a table does not answer at all; a process that asks it may wait for good."""
 
 
+class WritesRefused(TimelineUnreadable):
+    """The file system below a table takes no writes: it is full, a quota is used up, or it is read-only.
+
+    A step that meets it ends as where the storage does not answer.
+    """
+
+
 class ClockAhead(TableError, TransientError):
     """This machine's clock is far ahead of the ledger's; its writes would stop all others until that time.
 

@@ -102,11 +102,19 @@ ADVICE: Mapping[str, Advice] = {
     "Fenced": _nothing("Nothing: another run decided the batch, and this one is over."),
     "IllegalTransition": _RECOVERED,
     "RangeConflict": _nothing("Nothing: the next run plans again."),
-    "PipelineConflict": _again("Put the pipeline's file back, or use another name and table."),
+    "PipelineConflict": _again(
+        "First put the source and the table's path in the pipeline's file back to what the message names. A pipeline "
+        "of its own needs another name and table."
+    ),
     "TimelineUnreadable": Advice(
-        "Look after the table's storage: mounts, credentials, endpoint. Batches go on once it is back. Only if the "
-        "table was deleted for good, say so.",
+        "If the table's path in the pipeline's file was edited, put it back. Else look after the table's storage: "
+        "mounts, credentials, endpoint. Batches go on once it is back. Only if the table was deleted for good, say so.",
         (Act.TABLE_IS_GONE,),
+    ),
+    "WritesRefused": Advice(
+        "Make room on the disk that the message names, raise its quota, or mount it writable. Nothing is lost, and runs "
+        "go on by themselves: no table has to be made anew.",
+        run=True,
     ),
     "TableSilent": _again(
         "Look after the mount below the table. A fleet's scheduled runs ask again after ten minutes."
