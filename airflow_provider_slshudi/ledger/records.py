@@ -405,6 +405,7 @@ class Standing:
         sightings: newest first.
         unread_since: see `Ledger.unread_since`.
         unnamed: None if batches saw no key that no column names.
+        backfill: what a person asked for last; None if no backfill was, or its failure was dismissed since.
     """
 
     pipeline: LedgerPipeline
@@ -422,3 +423,4 @@ class Standing:
     reserved: list[Range]
     troubles: list[Trouble]
     unnamed: UnnamedCount | None
+    backfill: AuditEntry | None

@@ -25,7 +25,7 @@ from airflow.sdk.log import redact  # type: ignore[attr-defined]  # it has no __
 
 from airflow_provider_slshudi import dagfile
 from airflow_provider_slshudi.exceptions import ConfigError, Fenced, JobFailed, TerminalError
-from airflow_provider_slshudi.handover.names import PARAMS_SOURCE
+from airflow_provider_slshudi.handover.names import BACKFILL, PARAMS_SOURCE, PART
 from airflow_provider_slshudi.plugins.links import PipelineLink, SparkLink, web_address
 from airflow_provider_slshudi.settings import AIRFLOW_NAME, CONNECTIONS, Connections
 from airflow_provider_slshudi.system.processes import end_with_parent
@@ -183,6 +183,8 @@ class PipelineTask(ConnectedTask):
             transaction = planned.get("transaction") if isinstance(planned, Mapping) else None
             of_step = (name, run.dag_id, run.run_id, step or self._step)
             ledger.note_trouble(*of_step, *failure_of(error), waits, transaction)
+            if not waits:
+                ledger.answer(name, BACKFILL, first_run(context), ": ".join(failure_of(error)))
 
     def say_if_late(self, work: Work, committed: Transaction) -> None:
         """Warns in the task's log where the batch just committed missed what the pipeline promises."""
@@ -342,6 +344,12 @@ def who_asked(context: Context) -> str:
     """The user who triggered the run; the run itself if its schedule did."""
     run = context["dag_run"]
     return getattr(run, "triggering_user_name", None) or f"{run.dag_id}/{run.run_id}"
+
+
+def first_run(context: Context) -> str:
+    """The DAG and the run that a backfill began with, if this run is a part of one; else this run itself."""
+    run = context["dag_run"]
+    return f"{run.dag_id}/{run.run_id.partition(PART)[0]}"
 
 
 class AirflowRuns:

@@ -112,8 +112,8 @@ ADVICE: Mapping[str, Advice] = {
         (Act.TABLE_IS_GONE,),
     ),
     "WritesRefused": Advice(
-        "Make room on the disk that the message names, raise its quota, or mount it writable. Nothing is lost, and runs "
-        "go on by themselves: no table has to be made anew.",
+        "Make room on the disk that the message names, raise its quota, or mount it writable. Nothing is lost: runs "
+        "go on by themselves, and no table has to be made anew.",
         run=True,
     ),
     "TableSilent": _again(

@@ -10,6 +10,7 @@ from enum import Enum
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import (
     GONE,
+    AuditEntry,
     BacklogSample,
     Kind,
     Standing,
@@ -21,6 +22,7 @@ from airflow_provider_slshudi.ledger.records import (
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.planning.windows import estimate, unread
 from airflow_provider_slshudi.transaction.dangling import SILENT_AFTER
+from airflow_provider_slshudi.views.progress import failure_of
 
 WINDOW = timedelta(hours=1)
 """How far back rates and curves go."""
@@ -87,6 +89,7 @@ class PipelineView:
         lag: None if no look at the service was kept.
         fresh: log time (unix seconds) of the newest visible row; None if unknown.
         unnamed: None if batches saw no key that no column names.
+        failed_backfill: the newest backfill, if it failed and its failure was not dismissed.
         curve: unread bytes (groups, where bytes are unknown) of the last hour's looks, oldest first.
     """
 
@@ -102,6 +105,7 @@ class PipelineView:
     live: list[Transaction]
     troubles: list[Trouble]
     unnamed: UnnamedCount | None
+    failed_backfill: AuditEntry | None
     curve: list[int]
     now: datetime
 
@@ -141,6 +145,7 @@ def view_of(standing: Standing) -> PipelineView:
         standing.live,
         standing.troubles,
         standing.unnamed,
+        standing.backfill if standing.backfill is not None and failure_of(standing.backfill) else None,
         _curve(standing.sightings),
         standing.now,
     )

@@ -104,6 +104,8 @@ def progress(found: Progress) -> str:
         said += f", about {size(found.bytes - found.bytes_left)} of {size(found.bytes)} raw"
     if found.rows is not None and found.rows_left is not None:
         said += f", {count(found.rows - found.rows_left)} of {count(found.rows)} rows"
+    if found.failure:
+        return f"{said}; it failed: {found.failure}"
     return f"{said}; {rate(found.rate)}, {span(found.seconds)} left"
 
 

@@ -46,6 +46,16 @@ def test_a_button_that_is_pressed_while_news_come_shows_its_answer(page: Page) -
     expect(page.locator("output")).to_have_text("Begun: run-1")
 
 
+def test_a_run_of_a_paused_dag_is_not_called_begun(page: Page) -> None:
+    run = json.dumps({"dag_id": "clicks_tail", "dag_run_id": "run-1"})
+    page.route("**/dags/clicks_tail/dagRuns", lambda route: route.fulfill(body=run, content_type="application/json"))
+    page.route("**/dags/clicks_tail", lambda route: route.fulfill(json={"is_paused": True}))
+    page.get_by_role("button", name="run now").click()
+    expect(page.locator("output")).to_have_text(
+        "Queued. The DAG clicks_tail is paused: unpause it, and the run begins: run-1"
+    )
+
+
 def test_news_are_shown_while_nobody_is_at_work(page: Page) -> None:
     page.route(ADDRESS, lambda route: route.fulfill(body=PAGE.format(said="after"), content_type="text/html"))
     page.evaluate("refresh()")
