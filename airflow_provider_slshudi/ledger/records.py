@@ -223,6 +223,7 @@ class UnnamedKey:
         logs: how many of the logs that were looked at have it.
         looked: how many logs the batches that saw it looked at.
         examples: a few of its values in the first batch.
+        kept_in: the column that keeps it with others, by the newest batch that saw it; None: it is dropped.
     """
 
     pipeline: str
@@ -233,6 +234,12 @@ class UnnamedKey:
     logs: int
     looked: int
     examples: list[str]
+    kept_in: str | None = None
+
+    @property
+    def fate(self) -> str:
+        """What becomes of it, as a person reads it."""
+        return "so it is dropped" if self.kept_in is None else f"so it goes to `{self.kept_in}`"
 
     @property
     def told(self) -> str:

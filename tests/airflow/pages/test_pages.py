@@ -92,11 +92,20 @@ def test_a_backfill_that_failed_says_why_and_what_to_do(world: World) -> None:
     assert str(escape(HOSTILE)) in shown(world, f"/pipelines/{MINE}/backfill").partition("Asked before")[2]
 
 
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [("table-is-gone", "into a new table"), ("rebuild-ledger", "If the table lacks it"), ("recover", "It stays.")],
+)
+def test_an_act_says_what_becomes_of_the_last_commit(world: World, act: str, said: str) -> None:
+    page = shown(world, f"/pipelines/{MINE}/acts/{act}")
+    assert said in page.partition("The last commit is")[2].partition("</p>")[0]
+
+
 def test_keys_that_no_column_names_are_shown_with_how_often(world: World) -> None:
     page = shown(world, f"/pipelines/{MINE}")
     section = page.partition("Unmapped keys")[2].partition("Manual actions")[0]
     assert section.count(str(escape(HOSTILE))) == 2, "the key, and its example"
-    for said in ("<td>37</td><td>512</td>", f"/transactions/{world.mine.id}", "rest_column"):
+    for said in ("<td>dropped</td><td>37</td><td>512</td>", f"/transactions/{world.mine.id}", "rest_column"):
         assert said in section
     assert "Batches have seen none" in shown(world, f"/pipelines/{THEIRS}")
 
