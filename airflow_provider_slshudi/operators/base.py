@@ -182,9 +182,27 @@ class PipelineTask(ConnectedTask):
             planned = getattr(self, "transaction", None)
             transaction = planned.get("transaction") if isinstance(planned, Mapping) else None
             of_step = (name, run.dag_id, run.run_id, step or self._step)
-            ledger.note_trouble(*of_step, *failure_of(error), waits, transaction)
+            kind, message = failure_of(error)
+            ledger.note_trouble(*of_step, kind, message + self._place(context, error), waits, transaction)
             if not waits:
-                ledger.answer(name, BACKFILL, first_run(context), ": ".join(failure_of(error)))
+                ledger.answer(name, BACKFILL, first_run(context), f"{kind}: {message}")
+
+    def _place(self, context: Context, error: BaseException) -> str:
+        """Where the pipeline's file has to be edited, as a line of its own; empty where that is not known."""
+        from airflow_provider_slshudi import settings
+        from airflow_provider_slshudi.config.load import place_of
+        from airflow_provider_slshudi.views.advice import advice
+
+        field, dag = advice(kind_of(error).__name__).field, context.get("dag")
+        if not (field and isinstance(self.pipeline, str)):
+            return ""
+        fields = error.fields if isinstance(error, JobFailed) else vars(error)
+        try:
+            path = settings.pipeline_path(self.pipeline, None if dag is None else dagfile.of(dag))
+            return f"\nTo edit: {place_of(path, field, str(fields.get('column') or ''))}"
+        except Exception as found:
+            _log.info("where to edit the pipeline's file is not known: %s", found)
+            return ""
 
     def say_if_late(self, work: Work, committed: Transaction) -> None:
         """Warns in the task's log where the batch just committed missed what the pipeline promises."""

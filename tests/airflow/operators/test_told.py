@@ -101,6 +101,29 @@ def test_a_job_that_failed_is_told_by_the_error_that_ended_its_driver(
     assert [(trouble.error, trouble.waits) for trouble in ledger.troubles("ad_events")] == [(told, waits)]
 
 
+@pytest.mark.parametrize(
+    ("error", "place"),
+    [
+        (
+            JobFailed("append failed", verb="append", error="ValueMisfit", fields={"column": "price"}),
+            "`columns`, price",
+        ),
+        (DataExpired("ad_events", 3, 10, 20), "`source`"),
+    ],
+)
+def test_a_failure_names_the_line_of_the_file_to_edit(
+    put: Put, ledger: Ledger, pipelines: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, place: str
+) -> None:
+    failing(monkeypatch, error)
+    with pytest.raises((JobFailed, AirflowFailException)):
+        step().execute(in_run())
+    (trouble,) = ledger.troubles("ad_events")
+    file, _, line = trouble.message.rpartition("\nTo edit: ")[2].partition(" line ")
+    number, _, field = line.partition(": ")
+    assert (Path(file), field) == (pipelines / "ad_events.yaml", place)
+    assert place.split(", ")[-1].strip("`") in Path(file).read_text().splitlines()[int(number) - 1]
+
+
 def test_a_settle_that_looks_again_by_itself_waits(put: Put, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     held = LeaseHeld("somebody decides", pipeline="ad_events", holder="tail/x", expires=None)
 

@@ -64,6 +64,16 @@ def test_one_pipeline_shows_shards_batches_and_failures(world: World) -> None:
         assert said in page
 
 
+def test_a_failure_that_a_connection_may_mend_links_airflows_connections(world: World) -> None:
+    world.ledger.note_trouble(THEIRS, f"{THEIRS}_tail", "run-2", "open", "SourceRefused", "wrong key", waits=False)
+    sections = {
+        name: shown(world, f"/pipelines/{name}").partition(f"{error} at")[2].partition("</section>")[0]
+        for name, error in ((THEIRS, "SourceRefused"), (MINE, "DataExpired"))
+    }
+    assert 'href="/connections"' in sections[THEIRS]
+    assert "/connections" not in sections[MINE]
+
+
 def test_a_batch_shows_the_ledger_beside_the_timeline_and_what_it_cost(world: World) -> None:
     page = shown(world, f"/transactions/{world.mine.id}")
     for said in ("Ledger and timeline agree.", f"{MINE}_tail/run-2", "not compared", "append&#39;s tasks", "requests"):
