@@ -93,6 +93,9 @@ def _status(options: argparse.Namespace) -> int:
         for view in views:
             for trouble in view.troubles:
                 print(f"{view.name}: {trouble.dag_id} at {trouble.step}: {trouble.message}", file=options.out)
+            if (failed := view.failed_backfill) is not None:
+                asked = f"{view.name}: the backfill that {failed.who} asked for at {failed.at:%Y-%m-%d %H:%M} UTC"
+                print(f"{asked} ({failed.reason}) failed: {failed.result}", file=options.out)
     return 3 if errors or any(view.need is Need.LOOK for view in views) else 0
 
 

@@ -128,9 +128,12 @@ def _unnamed(options: argparse.Namespace) -> int:
     print_table(
         options.out,
         f"{pipeline.name}: keys that no column names",
-        ("key", "in logs", "of those looked at", "first seen", "first batch", "last seen", "examples"),
+        ("key", "kept in", "in logs", "of those looked at", "first seen", "first batch", "last seen", "examples"),
         [
-            (key.key, key.logs, key.looked, key.first, key.transaction, key.last, ", ".join(map(repr, key.examples)))
+            (
+                *(key.key, key.kept_in or "dropped", key.logs, key.looked, key.first, key.transaction, key.last),
+                ", ".join(map(repr, key.examples)),
+            )
             for key in keys
         ],
     )

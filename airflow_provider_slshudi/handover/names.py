@@ -55,6 +55,11 @@ class Act(str, Enum):
         return self not in _LOSE_NOTHING
 
     @property
+    def last_commit(self) -> str:
+        """What becomes of the table's last commit, in a sentence."""
+        return _OF_LAST_COMMIT.get(self, "It stays.")
+
+    @property
     def role(self) -> str:
         """What the name of the DAG that does it ends with."""
         return OVERRIDE if self.may_lose else REPAIR
@@ -124,6 +129,13 @@ class Act(str, Enum):
 
 # The others may lose data: also an act that is added and not listed here.
 _LOSE_NOTHING = frozenset({Act.RECOVER, Act.BREAK_LEASE, Act.REBUILD_METADATA, Act.REPLAY, Act.DISMISS})
+_OF_LAST_COMMIT = {
+    Act.TABLE_IS_GONE: "The ledger forgets it and all before it. Batches read its logs again into a new table, as far "
+    "as the service still holds them; the others are lost.",
+    Act.REBUILD_LEDGER: "It stays if the table has it. If the table lacks it, the ledger forgets it, and batches read "
+    "its logs again, as far as the service still holds them.",
+    Act.ACCEPT_ERASED: "It stays, without the rows that the other client took out.",
+}
 BATCH = "batch"
 """The whole of the task, and its name."""
 SYNC = "sync"

@@ -82,7 +82,7 @@ def _of(pipeline: Pipeline, database: Database) -> list[Check]:
         checks.append(Check("executors", lambda: machine.fits(packed)))
     if any(map(is_stored, pipeline.table_paths)):
         checks.append(Check("object store", lambda: machine.jars(True)))
-    checks += Place(table, lambda: database.has_written(pipeline.name)).checks("table")
+    checks += Place(table, lambda: database.has_written(pipeline.name, source.identity, table)).checks("table")
     if pipeline.quarantines:
         checks += Place(pipeline.quarantine_path, lambda: False).checks("quarantine")
     return checks

@@ -25,7 +25,7 @@ from airflow_provider_slshudi.views import trend as trends
 from airflow_provider_slshudi.views.cost import ENOUGH, TASKS, costs
 from airflow_provider_slshudi.views.freshness import late
 from airflow_provider_slshudi.views.metrics import exposition, metrics, of_one_ledger
-from airflow_provider_slshudi.views.progress import progress
+from airflow_provider_slshudi.views.progress import progress, refused
 from airflow_provider_slshudi.views.words import Text
 
 BATCHES = 60
@@ -100,7 +100,7 @@ def backfill(request: Request, viewer: ViewerDep, session: SessionDep, name: str
         "dag": dag,
         "paused": dag is not None and is_paused(session, dag),
         "progress": progress(ledger, name),
-        "deeds": ledger.audit_entries(name, DEEDS, DRY_RUN),
+        "deeds": [*refused(ledger, name), *ledger.audit_entries(name, DEEDS, DRY_RUN)],
         "batches": history.batches(past),
     }
     return page(request, "backfill.html", name=name, dags=dags, **shown)

@@ -10,6 +10,7 @@ from enum import Enum
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import (
     GONE,
+    AuditEntry,
     BacklogSample,
     Kind,
     Standing,
@@ -21,6 +22,7 @@ from airflow_provider_slshudi.ledger.records import (
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.planning.windows import estimate, unread
 from airflow_provider_slshudi.transaction.dangling import SILENT_AFTER
+from airflow_provider_slshudi.views.progress import failure_of
 from airflow_provider_slshudi.views.words import Text, moment
 
 WINDOW = timedelta(hours=1)
@@ -88,6 +90,7 @@ class PipelineView:
         lag: None if no look at the service was kept.
         fresh: log time (unix seconds) of the newest visible row; None if unknown.
         unnamed: None if batches saw no key that no column names.
+        failed_backfill: the newest backfill, if it failed and its failure was not dismissed.
         curve: unread bytes (groups, where bytes are unknown) of the last hour's looks, oldest first.
     """
 
@@ -103,6 +106,7 @@ class PipelineView:
     live: list[Transaction]
     troubles: list[Trouble]
     unnamed: UnnamedCount | None
+    failed_backfill: AuditEntry | None
     curve: list[int]
     now: datetime
 
@@ -142,6 +146,7 @@ def view_of(standing: Standing) -> PipelineView:
         standing.live,
         standing.troubles,
         standing.unnamed,
+        standing.backfill if standing.backfill is not None and failure_of(standing.backfill) else None,
         _curve(standing.sightings),
         standing.now,
     )
@@ -183,7 +188,9 @@ def _need(standing: Standing, lag: Lag | None) -> tuple[Need, str]:
         return Need.LOOK, Text("batch {id} is {state} and no run works on it", id=silent[0].id, state=state)
     in_vain = _given_up(standing.newest)
     if in_vain >= _IN_VAIN:
-        return Need.LOOK, Text("the last {n} batches were all given up", n=in_vain)
+        cause = next((item.error for item in standing.newest if item.state is State.ABORTED and item.error), "")
+        given_up = Text("the last {n} batches were all given up", n=in_vain)
+        return Need.LOOK, Text("{given_up}, the newest: {cause}", given_up=given_up, cause=cause) if cause else given_up
     if _expires_soon(lag, standing.kept):
         return Need.EXPIRES, Text("the service drops unread logs soon")
     waiting = [trouble for trouble in standing.troubles if trouble.waits]

@@ -143,6 +143,8 @@ def progress(found: Progress) -> str:
     if found.rows is not None and found.rows_left is not None:
         rows = count(found.rows - found.rows_left)
         said = Text("{said}, {done} of {all} rows", said=said, done=rows, all=count(found.rows))
+    if found.failure:
+        return Text("{said}; it failed: {failure}", said=said, failure=found.failure)
     if found.rate is None or found.seconds is None:
         return Text("{said}; the time that is left shows after a batch", said=said)
     return Text("{said}; {rate}, {span} left", said=said, rate=rate(found.rate), span=span(found.seconds))

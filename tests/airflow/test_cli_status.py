@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_slshudi.cli import main
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
@@ -14,6 +15,7 @@ from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator
 from airflow_provider_slshudi.operators.batch import SlsHudiPlanOperator
 from airflow_provider_slshudi.planning.ranges import Range
+from airflow_provider_slshudi.transaction.settle import register
 from tests.airflow.operators.conftest import put  # noqa: F401  the pipeline `ad_events` and its logs
 from tests.airflow.operators.runs import in_run
 from tests.seen import committed, registered, saw
@@ -91,6 +93,19 @@ def test_how_far_a_backfill_is(put: Put, ledger: Ledger, capsys: Capture) -> Non
     (found,) = json.loads(capsys.readouterr().out)
     (live,) = ledger.live("ad_events")
     assert (found["groups_left"], found["share"], found["live"]) == (5, 0, live.id)
+
+
+def test_a_backfill_that_failed_is_told_by_status_and_progress(put: Put, ledger: Ledger, capsys: Capture) -> None:  # noqa: F811
+    put(5)
+    plan = SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events")
+    register(plan.work(in_run()))
+    with pytest.raises(AirflowFailException):
+        plan.execute(in_run(("ad_events_backfill", "typed"), cursors={"7": ["1", "2"]}))
+    capsys.readouterr()  # the step's log
+    for command in (["status"], ["backfill", "ad_events", "--progress"]):
+        main(command)
+        told = capsys.readouterr().out
+        assert "cursors {'7': ['1', '2']}" in told and "failed: ConfigError: " in told and "no shard 7" in told
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ from tests.needs import CHROMIUM, needs_chromium
 
 pytestmark = needs_chromium
 ADDRESS = "http://pages.test/pipelines/clicks"
-PAGE = """<body data-airflow="" data-words='{{"begun": "Begun:"}}'><main><p>{said}</p>
+WORDS = '{{"begun": "Begun:", "queued": "Queued. {{dag}} is paused:"}}'
+PAGE = f"""<body data-airflow="" data-words='{WORDS}'>
+<main><p>{{said}}</p>
 <form class="trigger" data-dag="clicks_tail"><button>run now</button><output></output></form></main>
 <script src="/page.js"></script></body>"""
 
@@ -46,6 +48,14 @@ def test_a_button_that_is_pressed_while_news_come_shows_its_answer(page: Page) -
     page.wait_for_timeout(200)
     asked[0].fulfill(body=json.dumps({"dag_id": "clicks_tail", "dag_run_id": "run-1"}), content_type="application/json")
     expect(page.locator("output")).to_have_text("Begun: run-1")
+
+
+def test_a_run_of_a_paused_dag_is_not_called_begun(page: Page) -> None:
+    run = json.dumps({"dag_id": "clicks_tail", "dag_run_id": "run-1"})
+    page.route("**/dags/clicks_tail/dagRuns", lambda route: route.fulfill(body=run, content_type="application/json"))
+    page.route("**/dags/clicks_tail", lambda route: route.fulfill(json={"is_paused": True}))
+    page.get_by_role("button", name="run now").click()
+    expect(page.locator("output")).to_have_text("Queued. clicks_tail is paused: run-1")
 
 
 def test_news_are_shown_while_nobody_is_at_work(page: Page) -> None:

@@ -100,7 +100,7 @@ class Reading:
         self._maker = RowMaker(spec.rows)
         self._found = {item: _Found(item) for item in ranges}
         self._requests = 0
-        self._unnamed = UnnamedKeys(spec.rows.columns, spec.rows.rest_column is None, spec.rows.shows)
+        self._unnamed = UnnamedKeys(spec.rows.columns, with_values=spec.rows.shows)
 
     def rows(self) -> Iterator[Read]:
         """The rows of each pull, as pulls come.

@@ -53,7 +53,7 @@ def of_enums() -> Iterator[str]:
     yield from (verdict.value for verdict in sides.Verdict)
     yield from sides._MEANING.values()
     for act in Act:
-        yield from (act.does, words.ACTS[act])
+        yield from (act.does, act.last_commit, words.ACTS[act])
     yield from (kind.value for kind in Kind)
     yield from (state.value for state in State)
     yield from history._STEPS.values()
