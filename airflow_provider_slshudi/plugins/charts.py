@@ -159,8 +159,8 @@ def _whole(value: float) -> str:
 
 
 def _time_axis(begin: datetime, end: datetime) -> Markup:
-    form = "%m-%d" if end - begin > _LONG else "%H:%M" if end - begin > _SHORT else "%H:%M:%S"
-    times = [READER.get().local(begin + (end - begin) * index / (_TICKS - 1)) for index in range(_TICKS)]
+    form, ticks = ("%H:%M:%S", 3) if end - begin < _SHORT else ("%m-%d" if end - begin > _LONG else "%H:%M", _TICKS)
+    times = [READER.get().local(begin + (end - begin) * index / (ticks - 1)) for index in range(ticks)]
     parts = Markup().join(Markup("<span>{}</span>").format(f"{moment:{form}}") for moment in times)
     return Markup('<div class="axis-x">{}</div>').format(parts)
 
