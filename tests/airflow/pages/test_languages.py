@@ -106,5 +106,5 @@ def test_a_sentence_says_its_values_in_the_readers_language_and_zone() -> None:
     sentence = Text("no run has looked at the service since {at}", at=words.moment(at))
     assert sentence == "no run has looked at the service since 2026-01-31 20:00 UTC"
     shanghai = Reader(CHINESE, "Asia/Shanghai", timezone(timedelta(hours=8)))
-    assert shanghai.say(sentence) == "自 2026-02-01\u00a004:00 起没有运行查看过日志服务"
+    assert shanghai.say(sentence) == "自 2026-02-01\u00a004:00 起没有执行查看过日志服务"
     assert shanghai.say(words.ago(at, at + timedelta(seconds=200))) == "3\u00a0分\u2060钟\u00a020\u00a0秒\u2060前"
