@@ -123,9 +123,9 @@ def in_airflow(browser: Browser, found: World, pictures: Path | None) -> list[st
         page.wait_for_timeout(1_500)
         page.screenshot(path=pictures / "page-tab-dark.png")
     frame.get_by_role("button", name="Run now").first.click()
-    begun = frame.get_by_text("Begun:").first
-    begun.wait_for(timeout=60_000)
-    begun.get_by_role("link").click()
+    queued = frame.get_by_text(f"The DAG {WIDE}_tail is paused").first
+    queued.wait_for(timeout=60_000)
+    queued.get_by_role("link").click()
     page.wait_for_url(f"**/dags/{WIDE}_tail/runs/**", timeout=60_000)
     window.close()
     return wrong
