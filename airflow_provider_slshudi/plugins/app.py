@@ -213,6 +213,7 @@ def _pipeline(request: Request, viewer: Viewer, name: str, before: str | None, s
     roles = {role: _dag(dags, name, role) for role in ("tail", "verify")}
     acts = ledger.audit_entries(name, DEEDS)
     shown |= {"dags": dags, "roles": roles, "said": said, "before": before, "deeds": acts}
+    shown |= {"without_alerts": name in viewer.without_alerts}
     shown |= {"acts": (Act.REPLAY, Act.REBUILD_METADATA), "dismiss": Act.DISMISS}
     return page(request, "pipeline.html", **shown)
 

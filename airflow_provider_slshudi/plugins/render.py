@@ -174,6 +174,7 @@ _environment.filters |= {
     "ago": _figure(words.ago),
     "behind": _figure(words.behind),
     "progress": words.progress,
+    "no_alerts": words.no_alerts,
     "expires": words.expires,
     "time": _time,
     "segment": lambda text: quote(str(text), safe=""),

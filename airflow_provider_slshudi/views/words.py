@@ -83,6 +83,14 @@ def ago(at: datetime | float | None, now: datetime) -> str:
     return f"in {span(-seconds)}" if seconds < 0 else f"{span(seconds)} ago"
 
 
+def no_alerts(pipeline: str) -> str:
+    """Why nobody is told of a pipeline's failures, and what to do, in a part of a sentence."""
+    return (
+        f'no running DAG of {pipeline} names a notifier. Name one in `watch_dag("{pipeline}", default_args={{'
+        '"on_failure_callback": [...]})`, or what else watches it in [slshudi] watched_by'
+    )
+
+
 def backfill(found: Estimate) -> str:
     """What a backfill would read, in a sentence."""
     if not found.groups:
