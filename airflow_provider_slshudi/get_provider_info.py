@@ -161,7 +161,7 @@ def get_provider_info() -> dict[str, Any]:
                     "watched_by": {
                         "description": "What watches all pipelines outside of Airflow, Prometheus say. Without it, "
                         "pages, `slshudi status` and `slshudi doctor` say of each pipeline whose DAGs name no "
-                        "notifier that nobody is told of its failures.",
+                        "notifier that Airflow tells no person of failures.",
                         "version_added": "0.1.0",
                         "type": "string",
                         "example": "Prometheus",

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.cli.alerts import ALERTS, Alerts, alerts_of
 from airflow_provider_slshudi.cli.common import service_of
 from airflow_provider_slshudi.cli.engines import ENGINES, USUAL
+from airflow_provider_slshudi.cli.notifiers import ALERTS, Alerts, alerts_of
 from airflow_provider_slshudi.cli.prompts import answer, of_type, on_terminal, say
 from airflow_provider_slshudi.exceptions import ConfigError, SourceRefused
 
@@ -146,7 +146,7 @@ def _timezone(options: argparse.Namespace) -> str:
 
 
 def alerts(options: argparse.Namespace) -> Alerts | None:
-    """Whom Airflow tells of failures; None: nobody.
+    """Whom Airflow tells of failures; None: no person.
 
     Raises:
         ConfigError: it is none of these, or the provider that tells is not installed.

@@ -16,10 +16,10 @@ from airflow_provider_slshudi.cli.choices import add_options
 from airflow_provider_slshudi.cli.common import Commands, add_json, print_json, print_table, run_of_command
 from airflow_provider_slshudi.cli.prompts import say
 from airflow_provider_slshudi.exceptions import ConfigError, SlsHudiError
-from airflow_provider_slshudi.views.words import no_alerts
+from airflow_provider_slshudi.views.words import NO_ALERTS, no_alerts
 
 if TYPE_CHECKING:
-    from airflow_provider_slshudi.cli.alerts import Alerts
+    from airflow_provider_slshudi.cli.notifiers import Alerts
     from airflow_provider_slshudi.config.pipeline import Pipeline
     from airflow_provider_slshudi.ledger.ledger import Ledger
     from airflow_provider_slshudi.planning.ranges import Range
@@ -70,17 +70,17 @@ def _run(options: argparse.Namespace) -> int:
     version, mirror = choices.engines(options, name, table)
     looked = f"{sampled.logs.num_rows} logs looked at"
     source = {**place, "start": choices.start(options)}
-    told = choices.alerts(options)
+    alerts = choices.alerts(options)
     text = draft.pipeline(name, source, table | version, suggestions, looked, more, mirror)
     pipeline = parse_pipeline(text, source=str(file))
     ledger = _known_ledger(pipeline)
-    prompts.write_new({file: text, dag_file: draft.dag_file(name, pipeline.table.upsert is not None, told)})
+    prompts.write_new({file: text, dag_file: draft.dag_file(name, pipeline.table.upsert is not None, alerts)})
 
     say("both files are written; asking what the first batch would read")
     summary = {"pipeline": name, "file": str(file), "dag_file": str(dag_file), "logs": sampled.logs.num_rows}
     in_dag_folder = any(folder.is_relative_to(each.absolute()) for each in dag_folders)
     by_name = name if in_dag_folder or settings.pipelines_folder() else str(file)
-    steps = _next(name, by_name, None if in_dag_folder else folder, told)
+    steps = _next(name, by_name, None if in_dag_folder else folder, alerts)
     try:
         ranges = _first_plan(pipeline, service, ledger)
     except SlsHudiError as error:
@@ -209,25 +209,25 @@ def _show_plan(options: argparse.Namespace, pipeline: Pipeline, ranges: Sequence
         print("it begins where the shards end when it first runs", file=options.out)
 
 
-def _next(name: str, by_name: str, elsewhere: Path | None, told: Alerts | None) -> list[str]:
+def _next(name: str, by_name: str, elsewhere: Path | None, alerts: Alerts | None) -> list[str]:
     """The commands that come next.
 
     Args:
         name: the pipeline's.
         by_name: how commands name it.
         elsewhere: where the DAG file is, if Airflow does not look there.
-        told: whom Airflow tells of failures.
+        alerts: whom Airflow tells of failures.
     """
-    lines = [] if told is None or told.has_connection() else [told.add_connection]
+    lines = [] if alerts is None or alerts.has_connection() else [alerts.add_connection]
     lines.append(f"slshudi doctor {shlex.quote(by_name)}")
-    if told is None:
-        lines.append(f"# nobody is told of failures: {no_alerts(name)}")
+    if alerts is None:
+        lines.append(f"# {NO_ALERTS}: {no_alerts(name)}")
     if elsewhere is not None:
         lines.append(
             f"# Airflow on this machine does not look into {elsewhere}: bring both files to where its DAGs are"
         )
     lines.append("airflow dags reserialize # or wait until the DAG processor has found the file")
-    roles = ("tail", "maintenance", *(["watch"] if told is not None else []))
+    roles = ("tail", "maintenance", *(["watch"] if alerts is not None else []))
     return [*lines, *(f"airflow dags unpause {name}_{role}" for role in roles)]
 
 

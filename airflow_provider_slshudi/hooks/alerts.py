@@ -20,7 +20,7 @@ def alerts() -> Mapping[str, bool]:
         with create_session(scoped=False) as session:
             tags = [(name, dag_id) for name, dag_id in session.execute(select(DagTag.name, DagTag.dag_id))]
             paused = set(session.scalars(select(DagModel.dag_id).where(DagModel.is_paused.is_(True))))
-    except Exception as error:  # a machine without a way to it, whatever its database raises
+    except Exception as error:  # any that its database raises, on a machine without a way to it
         _log.info("whether DAGs name a notifier is not known: %s", error)
         return {}
     return alerts_by_pipeline(tags, paused)

@@ -21,7 +21,7 @@ from airflow_provider_slshudi.hooks.sls import SlsHook
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.sls.faults import PERSON
 from airflow_provider_slshudi.storage.objectstore import is_stored
-from airflow_provider_slshudi.views.words import no_alerts
+from airflow_provider_slshudi.views.words import NO_ALERTS, no_alerts
 
 
 def findings(named: Sequence[str]) -> Iterator[Finding]:
@@ -97,4 +97,4 @@ def _alerts(name: str) -> Seen:
     tells = alerts().get(name)
     if tells is None:
         return unknown("Airflow has no DAG of it yet, or its database cannot be asked here")
-    return ok("a DAG of it names a notifier") if tells else warning("nobody is told of failures", no_alerts(name))
+    return ok("a DAG of it names a notifier") if tells else warning(NO_ALERTS, no_alerts(name))

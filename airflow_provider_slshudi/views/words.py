@@ -83,8 +83,11 @@ def ago(at: datetime | float | None, now: datetime) -> str:
     return f"in {span(-seconds)}" if seconds < 0 else f"{span(seconds)} ago"
 
 
+NO_ALERTS = "Airflow tells no person of failures"
+
+
 def no_alerts(pipeline: str) -> str:
-    """Why nobody is told of a pipeline's failures, and what to do, in a part of a sentence."""
+    """Why `NO_ALERTS` holds for a pipeline, and what to do, in a part of a sentence."""
     return (
         f'no running DAG of {pipeline} names a notifier. Name one in `watch_dag("{pipeline}", default_args={{'
         '"on_failure_callback": [...]})`, or what else watches it in [slshudi] watched_by'

@@ -312,11 +312,11 @@ def test_a_new_pipeline_has_a_watch_that_tells_or_says_that_nobody_is_told(
 ) -> None:
     options = given(filled([log(1)]), tmp_path)
     assert init(*options) == 0
-    assert "nobody is told of failures" in capsys.readouterr().out
+    assert "Airflow tells no person of failures" in capsys.readouterr().out
     told = ["--alerts", "smtp:ada@shop.example,bob@shop.example"]
     assert init(*options[:-1], f"file://{tmp_path}/lake/views", *told, name="views") == 0
     shown = capsys.readouterr().out
-    assert "nobody is told" not in shown and "airflow dags unpause views_watch" in shown
+    assert "tells no person" not in shown and "airflow dags unpause views_watch" in shown
     assert "airflow connections add smtp_default" in shown, "Airflow has none"
     bag = BundleDagBag(str(dags), bundle_path=dags, bundle_name="dags")
     assert not bag.import_errors

@@ -74,7 +74,7 @@ def test_status_says_of_whose_failures_nobody_is_told_where_airflow_knows(
     for watched_by, tells in (("", said), ("Prometheus", False)):
         monkeypatch.setenv("AIRFLOW__SLSHUDI__WATCHED_BY", watched_by)
         main(["status"])
-        assert ("clicks: nobody is told of failures" in capsys.readouterr().out) is tells
+        assert ("clicks: Airflow tells no person of failures" in capsys.readouterr().out) is tells
 
 
 def test_lag_asks_the_service(put: Put, ledger: Ledger, capsys: Capture) -> None:  # noqa: F811

@@ -75,7 +75,7 @@ def test_a_failure_that_a_connection_may_mend_links_airflows_connections(world: 
 
 
 def test_a_pipeline_whose_dags_name_no_notifier_says_that_nobody_is_told(world: World) -> None:
-    assert f"Nobody is told of failures: no running DAG of {MINE}" in shown(world, f"/pipelines/{MINE}")
+    assert f"Airflow tells no person of failures: no running DAG of {MINE}" in shown(world, f"/pipelines/{MINE}")
     code = f"from airflow_provider_slshudi.hooks.alerts import alerts; print(alerts()[{MINE!r}])"
     environment = world.airflow.environment
     told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
