@@ -112,15 +112,15 @@ class DataExpired(TerminalError):
         self.pipeline, self.shard, self.begin, self.end = pipeline, shard, begin, end
         self.more, self.unseen, self.others = more, unseen, tuple(others)
         losses = (self, *self.others)
-        told = "; ".join(loss._loss for loss in losses[:_LOSSES_TOLD])
+        losses_text = "; ".join(loss._loss for loss in losses[:_LOSSES_TOLD])
         if len(losses) > _LOSSES_TOLD:
-            told += f"; and {len(losses) - _LOSSES_TOLD} more losses like these"
+            losses_text += f"; and {len(losses) - _LOSSES_TOLD} more losses like these"
         if self.others:
             groups, shards = sum(loss.end - loss.begin for loss in losses), len({loss.shard for loss in losses})
-            told += f". Together these are {groups:,} log groups of {shards} shards, as far as the service tells"
+            losses_text += f". Together these are {groups:,} log groups of {shards} shards, as far as the service tells"
         super().__init__(
-            f"pipeline {pipeline}: {told}. Either restore them, or accept the gap with `source.on_expired: skip` in "
-            "the pipeline file, which records it"
+            f"pipeline {pipeline}: {losses_text}. Either restore them, or accept the gap with `source.on_expired: skip` "
+            "in the pipeline file, which records it"
         )
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, service_of
@@ -121,7 +121,8 @@ def _unnamed(options: argparse.Namespace) -> int:
 
     pipeline = settings.pipeline(options.pipeline)
     ledger = LedgerHook(settings.ledger_conn_id()).ledger_as_it_is()
-    keys = unnamed(ledger, pipeline.name, pipeline.named_keys)
+    named = pipeline.named_keys
+    keys = [replace(key, kept_in=named.kept_in(key.key)) for key in unnamed(ledger, pipeline.name, named)]
     if options.json:
         print_json(options.out, {"pipeline": pipeline.name, "keys": [asdict(key) for key in keys]})
         return 0

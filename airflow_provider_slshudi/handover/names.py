@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from enum import Enum
 
 PREFIX = "/slshudi"
@@ -20,6 +21,27 @@ def pipeline_of(tag: str) -> str | None:
     return tag.removeprefix(_TAG) if tag.startswith(_TAG) else None
 
 
+ALERTS = "slshudi-alerts"
+"""The tag of a DAG that names whom Airflow tells of its failures."""
+
+
+def alerts_by_pipeline(tags: Iterable[tuple[str, str]], paused: Collection[str]) -> dict[str, bool]:
+    """Whether a DAG of each pipeline tells of failures: the one that brings new logs, or the watch.
+
+    Args:
+        tags: of DAGs, each with its DAG.
+        paused: DAGs that do not run.
+    """
+    pairs = list(tags)
+    telling = {dag_id for tag, dag_id in pairs if tag == ALERTS and dag_id not in paused}
+    alerts: dict[str, bool] = {}
+    for tag, dag_id in pairs:
+        if (name := pipeline_of(tag)) is not None:
+            of_others = {f"{name}_{role}" for role in (*ROLES_OF_PERSONS, "maintenance")}
+            alerts[name] = alerts.get(name, False) or (dag_id in telling and dag_id not in of_others)
+    return alerts
+
+
 BACKFILL = "backfill"
 """The ledger's name for a backfill, which several runs may carry out."""
 PART = ".part"
@@ -28,6 +50,8 @@ DRY_RUN = "backfill, dry run"
 """The ledger's name for a question that starts nothing."""
 REPAIR, OVERRIDE = "repair", "override"
 """The roles of the DAGs that do acts: those that lose nothing, and those that may lose data."""
+ROLES_OF_PERSONS = (BACKFILL, OVERRIDE, REPAIR, "recovery", "verify")
+"""The roles of the DAGs that a person starts as a rule."""
 PARAMS_SOURCE = "DAG params"
 """`source` of a ConfigError about what a run was given."""
 

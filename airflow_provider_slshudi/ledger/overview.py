@@ -7,10 +7,9 @@ from datetime import datetime
 
 from sqlalchemy import Connection, func, select
 
-from airflow_provider_slshudi.handover.names import BACKFILL, Act
 from airflow_provider_slshudi.ledger import audit_log, backlog_samples, models, new_keys, reads
 from airflow_provider_slshudi.ledger.engine import now
-from airflow_provider_slshudi.ledger.records import AuditEntry, LedgerPipeline, Standing, State, Trouble, UnnamedCount
+from airflow_provider_slshudi.ledger.records import LedgerPipeline, Standing, State, Trouble, UnnamedCount
 
 _RECENT = 10
 """Committed batches among which the newest log is looked for: the last one may be a backfill's. Acts likewise."""
@@ -71,14 +70,8 @@ def _standing(
         reserved,
         troubles,
         keys,
-        _backfill(connection, name),
+        audit_log.last(connection, name, _RECENT),
     )
-
-
-def _backfill(connection: Connection, pipeline: str) -> AuditEntry | None:
-    entries = audit_log.last(connection, pipeline, _RECENT)
-    newest = next((entry for entry in entries if entry.act in (BACKFILL, Act.DISMISS.value)), None)
-    return newest if newest is not None and newest.act == BACKFILL else None
 
 
 def _last_time(connection: Connection, ids: list[str]) -> int | None:

@@ -412,7 +412,7 @@ class Standing:
         sightings: newest first.
         unread_since: see `Ledger.unread_since`.
         unnamed: None if batches saw no key that no column names.
-        backfill: what a person asked for last; None if no backfill was, or its failure was dismissed since.
+        acts: what people had done last, the newest first.
     """
 
     pipeline: LedgerPipeline
@@ -430,4 +430,4 @@ class Standing:
     reserved: list[Range]
     troubles: list[Trouble]
     unnamed: UnnamedCount | None
-    backfill: AuditEntry | None
+    acts: list[AuditEntry]

@@ -170,8 +170,8 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
         name = settings.stem(self.pipeline) if work is None else work.pipeline.name
         ledger = LedgerHook(self.connections.ledger).ledger() if work is None else work.ledger
         act = DRY_RUN if params.get("dry_run") else BACKFILL
-        asked = ", ".join(f"{param} {params[param]}" for param in PARAMS if params.get(param)) or "nothing was named"
-        ledger.ask(name, act, who_asked(context), asked, run, {})
+        request = ", ".join(f"{param} {params[param]}" for param in PARAMS if params.get(param)) or "nothing was named"
+        ledger.ask(name, act, who_asked(context), request, run, {})
         ledger.answer(name, act, run, ": ".join(failure_of(error)))
 
     def _asked(self, params: Mapping[str, Any]) -> Mapping[str, Any]:

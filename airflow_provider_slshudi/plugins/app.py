@@ -228,6 +228,7 @@ def _pipeline(
     shown |= {"paused": tail in viewer.paused, "next_run": viewer.next_run(tail) if tail else None}
     acts = ledger.audit_entries(name, DEEDS)
     shown |= {"dags": dags, "roles": roles, "said": said, "before": before, "deeds": acts}
+    shown |= {"without_alerts": name in viewer.without_alerts}
     shown |= {"acts": (Act.REPLAY, Act.REBUILD_METADATA), "dismiss": Act.DISMISS}
     return page(request, "pipeline.html", **shown)
 

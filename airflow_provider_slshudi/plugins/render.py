@@ -100,6 +100,7 @@ environment.filters |= {
     "expires": _figure(words.expires),
     "time": lambda at: NONE if at is None else READER.get().time(at),
     "short": lambda id_: str(id_).rpartition("-")[2],
+    "no_alerts": lambda name: _translated(words.no_alerts(name)),
     "segment": lambda text: quote(str(text), safe=""),
     "curve": charts.curve,
     "coverage": charts.coverage,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
+from airflow_provider_slshudi.handover.names import BACKFILL, Act
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import (
     GONE,
@@ -146,10 +147,15 @@ def view_of(standing: Standing) -> PipelineView:
         standing.live,
         standing.troubles,
         standing.unnamed,
-        standing.backfill if standing.backfill is not None and failure_of(standing.backfill) else None,
+        _failed_backfill(standing.acts),
         _curve(standing.sightings),
         standing.now,
     )
+
+
+def _failed_backfill(acts: Sequence[AuditEntry]) -> AuditEntry | None:
+    newest = next((entry for entry in acts if entry.act in (BACKFILL, Act.DISMISS.value)), None)
+    return newest if newest is not None and newest.act == BACKFILL and failure_of(newest) else None
 
 
 def unread_of(standing: Standing) -> list[Range]:

@@ -120,6 +120,19 @@ def ago(at: datetime | float | None, now: datetime) -> str:
     return Figure("in {span}", span=span(-seconds)) if seconds < 0 else Figure("{span} ago", span=span(seconds))
 
 
+NO_ALERTS = "Airflow tells no person of failures"
+
+
+def no_alerts(pipeline: str) -> str:
+    """Why `NO_ALERTS` holds for a pipeline, and what to do, in a part of a sentence."""
+    return Text(
+        "no running DAG of {name} names a notifier. Name one in `{call}`, or what else watches it in [slshudi] "
+        "watched_by",
+        name=pipeline,
+        call=f'watch_dag("{pipeline}", default_args={{"on_failure_callback": [...]}})',
+    )
+
+
 def backfill(found: Estimate) -> str:
     """What a backfill would read, in a sentence."""
     if not found.groups:

@@ -53,7 +53,7 @@ def pages_of(
     readable = frozenset(dag for of in dags.values() for dag in of)
     app = create_app()
     app.dependency_overrides[access._viewer] = lambda: access.Viewer(
-        readable, dags, lambda _: True, paused, broken, lambda _: next_run
+        readable, dags, lambda _: True, paused, broken, frozenset(), lambda _: next_run
     )
     return TestClient(app)
 

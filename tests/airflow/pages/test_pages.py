@@ -74,6 +74,14 @@ def test_a_failure_that_a_connection_may_mend_links_airflows_connections(world: 
     assert "/connections" not in sections[MINE]
 
 
+def test_a_pipeline_whose_dags_name_no_notifier_says_that_nobody_is_told(world: World) -> None:
+    assert f"Airflow tells no person of failures: no running DAG of {MINE}" in shown(world, f"/pipelines/{MINE}")
+    code = f"from airflow_provider_slshudi.hooks.alerts import alerts; print(alerts()[{MINE!r}])"
+    environment = world.airflow.environment
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    assert told.stdout.endswith("False\n")
+
+
 def test_a_batch_shows_the_ledger_beside_the_timeline_and_what_it_cost(world: World) -> None:
     page = shown(world, f"/transactions/{world.mine.id}")
     for said in ("Ledger and timeline agree.", f"{MINE}_tail/run-2", "Not compared", "Append&#39;s tasks", "Requests"):
