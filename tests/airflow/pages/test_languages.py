@@ -51,7 +51,7 @@ def of_enums() -> Iterator[str]:
     yield from (found.text for found in (*advice.ADVICE.values(), advice.UNKNOWN))
     yield from (need.value for need in standing.Need)
     yield from (verdict.value for verdict in sides.Verdict)
-    yield from sides._MEANING.values()
+    yield from (sides.ARCHIVED, sides.ABSENT, sides.LEFT_OUT, *sides._MEANING.values())
     for act in Act:
         yield from (act.does, act.last_commit, words.ACTS[act])
     yield from (kind.value for kind in Kind)
