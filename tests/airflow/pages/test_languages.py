@@ -70,6 +70,15 @@ def test_every_text_has_a_chinese_one_and_no_chinese_text_is_left_over() -> None
     assert (msgids() - set(catalogue(CHINESE)), set(catalogue(CHINESE)) - msgids()) == (set(), set())
 
 
+def test_templates_say_nothing_that_is_not_translated() -> None:
+    for name in environment.list_templates(extensions=["html"]):
+        source, _, _ = environment.loader.get_source(environment, name)  # type: ignore[union-attr]
+        filled = re.sub(r"{%.*?%}|{{.*?}}", "", source, flags=re.DOTALL)
+        attributes = re.findall(r'(?:title|aria-label|placeholder)="([^"]*)"', filled)
+        words_shown = re.findall("[A-Za-z]{2,}", " ".join([re.sub("<[^>]*>", "", filled), *attributes]))
+        assert set(words_shown) <= {"DAG"}, name
+
+
 def test_a_translation_names_the_values_of_its_template() -> None:
     named = {english: chinese for english, chinese in catalogue(CHINESE).items() if "{" in english}
     assert {
