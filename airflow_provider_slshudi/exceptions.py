@@ -119,8 +119,8 @@ class DataExpired(TerminalError):
             groups, shards = sum(loss.end - loss.begin for loss in losses), len({loss.shard for loss in losses})
             losses_text += f". Together these are {groups:,} log groups of {shards} shards, as far as the service tells"
         super().__init__(
-            f"pipeline {pipeline}: {losses_text}. Either restore them, or accept the gap with `source.on_expired: skip` "
-            "in the pipeline file, which records it"
+            f"pipeline {pipeline}: {losses_text}. Either restore them, or accept the gap with "
+            "`source.on_expired: skip` in the pipeline file, which records it"
         )
 
     @property
