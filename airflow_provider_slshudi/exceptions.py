@@ -6,7 +6,10 @@ configuration changes something. Every class carries the ids that it speaks of a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+_LOSSES_TOLD = 20
+"""Losses that a DataExpired tells one by one."""
 
 
 class SlsHudiError(Exception):
@@ -93,32 +96,52 @@ class DataExpired(TerminalError):
     Attributes: pipeline, shard, begin, end (the lost half-open range of cursors, which may be empty), more (the shard
     is gone, and was still open when its end was last asked: an unknown number of later logs is lost too), unseen (the
     shard is older than the logstore's retention, and was never looked at before: an unknown number of logs before
-    `begin` is lost).
+    `begin` is lost), others (what else is lost, each as an error of its own).
     """
 
     def __init__(
-        self, pipeline: str, shard: int, begin: int, end: int, more: bool = False, unseen: bool = False
+        self,
+        pipeline: str,
+        shard: int,
+        begin: int,
+        end: int,
+        more: bool = False,
+        unseen: bool = False,
+        others: Sequence[DataExpired] = (),
     ) -> None:
-        if unseen:
-            what = (
+        self.pipeline, self.shard, self.begin, self.end = pipeline, shard, begin, end
+        self.more, self.unseen, self.others = more, unseen, tuple(others)
+        losses = (self, *self.others)
+        losses_text = "; ".join(loss._loss for loss in losses[:_LOSSES_TOLD])
+        if len(losses) > _LOSSES_TOLD:
+            losses_text += f"; and {len(losses) - _LOSSES_TOLD} more losses like these"
+        if self.others:
+            groups, shards = sum(loss.end - loss.begin for loss in losses), len({loss.shard for loss in losses})
+            losses_text += f". Together these are {groups:,} log groups of {shards} shards, as far as the service tells"
+        super().__init__(
+            f"pipeline {pipeline}: {losses_text}. Either restore them, or accept the gap with "
+            "`source.on_expired: skip` in the pipeline file, which records it"
+        )
+
+    @property
+    def _loss(self) -> str:
+        shard, begin, end = self.shard, self.begin, self.end
+        if self.unseen:
+            return (
                 f"shard {shard} was not seen before, and is older than the logs that its logstore keeps, as far as "
                 f"this key may know: its logs before cursor {begin}, if there were any, were never read. (A key "
                 "without log:GetLogStore knows of one day only)"
             )
-        elif more:
+        if self.more:
             read = f"was read up to cursor {end}" if begin == end else f"was read but for [{begin}, {end})"
-            what = (
+            return (
                 f"shard {shard} is gone from the service. It {read}, its end at the last look. It was still open then: "
                 "later logs, if there were any, were never read"
             )
-        else:
-            what = f"shard {shard} no longer holds the log groups [{begin}, {end}), which were never read"
-        super().__init__(
-            f"pipeline {pipeline}: {what}. Either restore them, or accept the gap with `source.on_expired: skip` in "
-            "the pipeline file, which records it"
+        return (
+            f"shard {shard} no longer holds the log groups [{begin}, {end}), which were never read: {end - begin:,} of "
+            "them"
         )
-        self.pipeline, self.shard, self.begin, self.end = pipeline, shard, begin, end
-        self.more, self.unseen = more, unseen
 
 
 class ValueMisfit(TerminalError):
@@ -306,6 +329,13 @@ class TimelineUnreadable(TableError, TransientError):
 
 class TableSilent(TimelineUnreadable):
     """The file system below a table does not answer at all; a process that asks it may wait for good."""
+
+
+class WritesRefused(TimelineUnreadable):
+    """The file system below a table takes no writes: it is full, a quota is used up, or it is read-only.
+
+    A step that meets it ends as where the storage does not answer.
+    """
 
 
 class ClockAhead(TableError, TransientError):

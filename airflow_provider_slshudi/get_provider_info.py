@@ -158,6 +158,15 @@ def get_provider_info() -> dict[str, Any]:
                         "example": "/opt/airflow/pipelines",
                         "default": None,
                     },
+                    "watched_by": {
+                        "description": "What watches all pipelines outside of Airflow, Prometheus say. Without it, "
+                        "pages, `slshudi status` and `slshudi doctor` say of each pipeline whose DAGs name no "
+                        "notifier that Airflow tells no person of failures.",
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "Prometheus",
+                        "default": None,
+                    },
                 },
             }
         },

@@ -69,6 +69,11 @@ def ledger_conn_ids() -> list[str]:
     return list(dict.fromkeys([ledger_conn_id(), *(name.strip() for name in more if name.strip())]))
 
 
+def watched_by() -> str:
+    """What watches all pipelines outside of Airflow, as a person named it; empty where nothing does."""
+    return str(conf.get(SECTION, "watched_by", fallback="") or "").strip()
+
+
 def pipelines_folder() -> Path | None:
     """The one folder of all pipeline files that are given by name; None unless it is set."""
     named = conf.get(SECTION, "pipelines_folder", fallback="")

@@ -52,24 +52,35 @@ def _run(options: argparse.Namespace) -> int:
         print_json(options.out, {"pipeline": name, **asdict(estimate), "run": started})
     else:
         _show(options, name, estimate)
-        queued = f"run {started} of {name}_backfill is queued; unpause the DAG if it is paused"
-        print(queued if started else "nothing was started", file=options.out)
+        print(_queued(name, started) if started else "nothing was started", file=options.out)
     return 0
 
 
+def _queued(name: str, run: str) -> str:
+    """What becomes of a run that was started, and where its end is told."""
+    from airflow.models.dag import DagModel
+
+    dag = DagModel.get_dagmodel(f"{name}_backfill")
+    queued = f"run {run} of {name}_backfill is queued"
+    if dag is not None and dag.is_paused:
+        queued += f", and the DAG is paused: it begins after `airflow dags unpause {name}_backfill`"
+    return f"{queued}. `slshudi backfill {name} --progress` tells how far it is, or why it failed"
+
+
 def _progress(options: argparse.Namespace) -> int:
-    from airflow_provider_slshudi.views.progress import progress
+    from airflow_provider_slshudi.views.progress import progress, refused
     from airflow_provider_slshudi.views.words import progress as said
 
     work = work_of(options.pipeline)
-    backfills = progress(work.ledger, work.pipeline.name)
+    name = work.pipeline.name
+    backfills, failed = progress(work.ledger, name), refused(work.ledger, name)
     if options.json:
-        print_json(
-            options.out,
-            [{**asdict(item), "share": item.share, "live": item.live and item.live.id} for item in backfills],
-        )
+        begun = [{**asdict(item), "share": item.share, "live": item.live and item.live.id} for item in backfills]
+        print_json(options.out, [*begun, *({"deed": asdict(deed)} for deed in failed)])
         return 0
     rows = [(item.deed.at, item.deed.who, item.deed.reason, said(item)) for item in backfills]
+    rows += [(deed.at, deed.who, deed.reason, f"it failed: {deed.result}") for deed in failed]
+    rows.sort(reverse=True)
     print_table(options.out, f"Backfills of {work.pipeline.name}", ("began", "who", "what", "how far"), rows)
     return 0
 

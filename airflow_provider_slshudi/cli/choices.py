@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.cli.common import service_of
 from airflow_provider_slshudi.cli.engines import ENGINES, USUAL
+from airflow_provider_slshudi.cli.notifiers import ALERTS, Alerts, alerts_of
 from airflow_provider_slshudi.cli.prompts import answer, of_type, on_terminal, say
 from airflow_provider_slshudi.exceptions import ConfigError, SourceRefused
 
@@ -35,6 +36,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
         ("--buckets", f"with --key: file groups of a partition, for good (default: {_BUCKETS})"),
         ("--partition", "a column: of a time, for a folder a day, or of a text, whole number or date, for one a value; "
          "or none (default: the logs' time; with --key none)"),
+        ("--timezone", "of the partition's days, like Asia/Shanghai (default: Airflow's default_timezone)"),
+        ("--alerts", f"whom Airflow tells of failures: {ALERTS} (default: none)"),
         ("--engines", f"that will query, with commas between: {', '.join(ENGINES)} (default: {USUAL}, with Hudi 1.1 or "
          "later)"),
         ("--catalog", "of an Iceberg mirror, where an engine needs one: Airflow's connection of type slshudi_iceberg"),
@@ -58,8 +61,8 @@ def folder(options: argparse.Namespace, known: Sequence[Path]) -> Path:
     return answer("--folder", question, options.folder, None, check)
 
 
-def logstore(options: argparse.Namespace) -> tuple[str, LogService]:
-    """The connection's id, and a client of the logstore."""
+def logstore(options: argparse.Namespace, name: str) -> tuple[str, LogService]:
+    """The connection's id, and a client of the logstore: that of the pipeline's name, if the project has it."""
     from airflow_provider_slshudi.hooks.connections import find_connection
     from airflow_provider_slshudi.hooks.sls import SlsHook
 
@@ -67,9 +70,13 @@ def logstore(options: argparse.Namespace) -> tuple[str, LogService]:
     extra = find_connection(connection, SlsHook.conn_type).extra_dejson
     tested = {field: str(extra.get(field) or "") for field in ("project", "logstore")}
     project = answer("--project", "Project", options.project, tested["project"], str)
-    logstores = _logstores(connection, project) if options.logstore is None and on_terminal() else []
     usual = tested["logstore"] if project == tested["project"] else ""
-    if logstores and usual not in logstores:
+    is_asked = options.logstore is None and (on_terminal() or not usual)
+    logstores = _logstores(connection, project) if is_asked else []
+    named = [each for each in logstores if _letters(each) == _letters(name)]
+    if len(named) == 1:
+        usual = named[0]
+    elif logstores and usual not in logstores:
         usual = logstores[0] if len(logstores) == 1 else ""
 
     def check(text: str) -> str:
@@ -78,6 +85,11 @@ def logstore(options: argparse.Namespace) -> tuple[str, LogService]:
         return text
 
     return connection, service_of(connection, project, answer("--logstore", "Logstore", options.logstore, usual, check))
+
+
+def _letters(name: str) -> str:
+    """A name as logstores and pipelines spell it alike: a logstore's has no capitals, a pipeline's may have dots."""
+    return "".join(letter if letter.isalnum() else "-" for letter in name.lower())
 
 
 def start(options: argparse.Namespace) -> str | int:
@@ -116,8 +128,34 @@ def table(options: argparse.Namespace, name: str, types: Mapping[str, str]) -> d
     # A key's row must stay in its partition, and the times of its logs differ.
     usual = _NONE if upsert else _LOG_TIME
     partition = answer("--partition", "Partition by column, or none", options.partition, usual, check)
+    if partition is not None and partition["by"] == "event_time":
+        partition["timezone"] = _timezone(options)
+    elif options.timezone is not None:
+        raise ConfigError("--timezone is for partitions by a time", source="slshudi init", field="timezone")
     fields = {"path": path, "name": name_of(name), "partition": partition, "upsert": upsert}
     return {field: value for field, value in fields.items() if value is not None}
+
+
+def _timezone(options: argparse.Namespace) -> str:
+    from airflow.settings import TIMEZONE
+
+    from airflow_provider_slshudi.config.values import Zone
+
+    usual = str(getattr(TIMEZONE, "name", "UTC"))  # an offset has no name that a file could have
+    return str(answer("--timezone", "Time zone of the partition's days", options.timezone, usual, of_type(Zone)))
+
+
+def alerts(options: argparse.Namespace) -> Alerts | None:
+    """Whom Airflow tells of failures; None: no person.
+
+    Raises:
+        ConfigError: it is none of these, or the provider that tells is not installed.
+    """
+
+    def check(text: str) -> Alerts | None:
+        return None if text == _NONE else alerts_of(text)
+
+    return answer("--alerts", f"Who is told of failures: {ALERTS}", options.alerts, _NONE, check)
 
 
 def engines(options: argparse.Namespace, name: str, table: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:

@@ -10,6 +10,7 @@ import yaml
 from airflow_provider_slshudi.rows.suggest import LOG_TIME, free_name
 
 if TYPE_CHECKING:
+    from airflow_provider_slshudi.cli.notifiers import Alerts
     from airflow_provider_slshudi.rows.suggest import Suggestion
 
 RARE = 0.01
@@ -115,12 +116,19 @@ _COMMENTS = {
 }
 
 
-def dag_file(name: str, upserts: bool) -> str:
-    """A DAG file with all DAGs of a pipeline."""
+def dag_file(name: str, upserts: bool, alerts: Alerts | None = None) -> str:
+    """A DAG file with all DAGs of a pipeline; with a watch where `alerts` says whom Airflow tells of failures."""
     roles = ["tail", "backfill", "maintenance", "recovery", "repair"]
     if not upserts:  # a row of theirs does not tell which log it is of
         roles.append("verify")
-    imported = ",\n".join(f"    {role}_dag" for role in sorted(roles))
+    imported = ",\n".join(f"    {role}_dag" for role in sorted([*roles, *(["watch"] if alerts else [])]))
     dags = "\n".join(f'{role} = {role}_dag("{name}")' for role in roles)
     about = f'"""The DAGs of pipeline {name}: its file is {name}.yaml."""'
-    return f"{about}\n\nfrom airflow_provider_slshudi import (\n{imported},\n)\n\n{dags}\n"
+    ours = f"from airflow_provider_slshudi import (\n{imported},\n)\n\n"
+    if alerts is None:
+        return f"{about}\n\n{ours}{dags}\n"
+    return (
+        f"{about}\n\n{alerts.imports}\n\n{ours}# The watch sees the failures of all these DAGs, every 15 minutes.\n"
+        f"alerts = {alerts.notifier}\n\n{dags}\n"
+        f'watch = watch_dag("{name}", default_args={{"on_failure_callback": [alerts]}})\n'
+    )

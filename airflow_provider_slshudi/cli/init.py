@@ -16,8 +16,10 @@ from airflow_provider_slshudi.cli.choices import add_options
 from airflow_provider_slshudi.cli.common import Commands, add_json, print_json, print_table, run_of_command
 from airflow_provider_slshudi.cli.prompts import say
 from airflow_provider_slshudi.exceptions import ConfigError, SlsHudiError
+from airflow_provider_slshudi.views.words import NO_ALERTS, no_alerts
 
 if TYPE_CHECKING:
+    from airflow_provider_slshudi.cli.notifiers import Alerts
     from airflow_provider_slshudi.config.pipeline import Pipeline
     from airflow_provider_slshudi.ledger.ledger import Ledger
     from airflow_provider_slshudi.planning.ranges import Range
@@ -55,7 +57,7 @@ def _run(options: argparse.Namespace) -> int:
     folder = choices.folder(options, dag_folders)
     file, dag_file = settings.place_of_new(name, folder), folder / f"{name}_dags.py"
     prompts.require_free(dag_file)
-    connection, service = choices.logstore(options)
+    connection, service = choices.logstore(options, name)
     sampled = _sample(service)
     suggestions = suggest(sampled.logs)
     more = left_out(sampled.logs, suggestions)
@@ -68,16 +70,17 @@ def _run(options: argparse.Namespace) -> int:
     version, mirror = choices.engines(options, name, table)
     looked = f"{sampled.logs.num_rows} logs looked at"
     source = {**place, "start": choices.start(options)}
+    alerts = choices.alerts(options)
     text = draft.pipeline(name, source, table | version, suggestions, looked, more, mirror)
     pipeline = parse_pipeline(text, source=str(file))
     ledger = _known_ledger(pipeline)
-    prompts.write_new({file: text, dag_file: draft.dag_file(name, pipeline.table.upsert is not None)})
+    prompts.write_new({file: text, dag_file: draft.dag_file(name, pipeline.table.upsert is not None, alerts)})
 
     say("both files are written; asking what the first batch would read")
     summary = {"pipeline": name, "file": str(file), "dag_file": str(dag_file), "logs": sampled.logs.num_rows}
     in_dag_folder = any(folder.is_relative_to(each.absolute()) for each in dag_folders)
     by_name = name if in_dag_folder or settings.pipelines_folder() else str(file)
-    steps = _next(name, by_name, None if in_dag_folder else folder)
+    steps = _next(name, by_name, None if in_dag_folder else folder, alerts)
     try:
         ranges = _first_plan(pipeline, service, ledger)
     except SlsHudiError as error:
@@ -130,7 +133,7 @@ def _known_ledger(pipeline: Pipeline) -> Ledger | None:
         PipelineConflict: it knows the table, or the name, from another pipeline that wrote something.
     """
     from airflow_provider_slshudi import settings
-    from airflow_provider_slshudi.exceptions import PipelineConflict
+    from airflow_provider_slshudi.exceptions import LedgerEmpty, PipelineConflict
     from airflow_provider_slshudi.hooks.ledger import LedgerHook
 
     name, source, table = pipeline.name, pipeline.source.identity, pipeline.table.path
@@ -142,6 +145,9 @@ def _known_ledger(pipeline: Pipeline) -> Ledger | None:
             ledger.require(name, source, table)
     except PipelineConflict:
         raise
+    except LedgerEmpty:
+        say("the ledger is new: the first run of a pipeline makes its tables")
+        return None
     except SlsHudiError as error:
         say(f"whether the ledger knows this name or table is not known: {error}")
         return None
@@ -203,15 +209,26 @@ def _show_plan(options: argparse.Namespace, pipeline: Pipeline, ranges: Sequence
         print("it begins where the shards end when it first runs", file=options.out)
 
 
-def _next(name: str, by_name: str, elsewhere: Path | None) -> list[str]:
-    """The commands that come next; `elsewhere` is where the DAG file is, if Airflow does not look there."""
-    lines = [f"slshudi doctor {shlex.quote(by_name)}"]
+def _next(name: str, by_name: str, elsewhere: Path | None, alerts: Alerts | None) -> list[str]:
+    """The commands that come next.
+
+    Args:
+        name: the pipeline's.
+        by_name: how commands name it.
+        elsewhere: where the DAG file is, if Airflow does not look there.
+        alerts: whom Airflow tells of failures.
+    """
+    lines = [] if alerts is None or alerts.has_connection() else [alerts.add_connection]
+    lines.append(f"slshudi doctor {shlex.quote(by_name)}")
+    if alerts is None:
+        lines.append(f"# {NO_ALERTS}: {no_alerts(name)}")
     if elsewhere is not None:
         lines.append(
             f"# Airflow on this machine does not look into {elsewhere}: bring both files to where its DAGs are"
         )
     lines.append("airflow dags reserialize # or wait until the DAG processor has found the file")
-    return [*lines, *(f"airflow dags unpause {name}_{role}" for role in ("tail", "maintenance"))]
+    roles = ("tail", "maintenance", *(["watch"] if alerts is not None else []))
+    return [*lines, *(f"airflow dags unpause {name}_{role}" for role in roles)]
 
 
 def _tell(options: argparse.Namespace, told: dict[str, Any], steps: Sequence[str]) -> None:

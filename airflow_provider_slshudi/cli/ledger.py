@@ -68,7 +68,7 @@ def _show(options: argparse.Namespace) -> int:
     if options.json:
         print_json(options.out, [_as_dict(item) for item in transactions])
     else:
-        columns = ("transaction", "pipeline", "kind", "state", "instant", "rows", "changed (UTC)", "run")
+        columns = ("transaction", "pipeline", "kind", "state", "instant", "rows", "changed (UTC)", "run", "why aborted")
         print_table(options.out, "Transactions", columns, [_row(item) for item in transactions])
     return 0
 
@@ -178,4 +178,14 @@ def _as_dict(transaction: Transaction) -> dict[str, Any]:
 
 def _row(item: Transaction) -> tuple[object, ...]:
     run = f"{item.dag_id}/{item.run_id}"
-    return (item.id, item.pipeline, item.kind.value, item.state.value, item.instant, item.rows, item.changed, run)
+    return (
+        item.id,
+        item.pipeline,
+        item.kind.value,
+        item.state.value,
+        item.instant,
+        item.rows,
+        item.changed,
+        run,
+        item.error,
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, service_of
@@ -121,16 +121,20 @@ def _unnamed(options: argparse.Namespace) -> int:
 
     pipeline = settings.pipeline(options.pipeline)
     ledger = LedgerHook(settings.ledger_conn_id()).ledger_as_it_is()
-    keys = unnamed(ledger, pipeline.name, pipeline.named_keys)
+    named = pipeline.named_keys
+    keys = [replace(key, kept_in=named.kept_in(key.key)) for key in unnamed(ledger, pipeline.name, named)]
     if options.json:
         print_json(options.out, {"pipeline": pipeline.name, "keys": [asdict(key) for key in keys]})
         return 0
     print_table(
         options.out,
         f"{pipeline.name}: keys that no column names",
-        ("key", "in logs", "of those looked at", "first seen", "first batch", "last seen", "examples"),
+        ("key", "kept in", "in logs", "of those looked at", "first seen", "first batch", "last seen", "examples"),
         [
-            (key.key, key.logs, key.looked, key.first, key.transaction, key.last, ", ".join(map(repr, key.examples)))
+            (
+                *(key.key, key.kept_in or "dropped", key.logs, key.looked, key.first, key.transaction, key.last),
+                ", ".join(map(repr, key.examples)),
+            )
             for key in keys
         ],
     )

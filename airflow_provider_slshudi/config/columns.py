@@ -123,10 +123,15 @@ def place_of(key: str, path: str) -> str:
 
 
 class NamedKeys(Container[str]):
-    """The keys that columns name, and the places within their JSON; all other keys, too, if a column keeps the rest."""
+    """The keys that columns name, and the places within their JSON.
 
-    def __init__(self, columns: Iterable[Column], has_rest: bool) -> None:
-        self._has_rest = has_rest
+    Args:
+        columns: the pipeline's.
+        rest: the column that keeps all other keys; None where they are dropped.
+    """
+
+    def __init__(self, columns: Iterable[Column], rest: str | None) -> None:
+        self._rest = rest
         self._named: set[str] = set()
         self._structs: set[str] = set()
         for column in columns:
@@ -143,7 +148,10 @@ class NamedKeys(Container[str]):
         if key in self._named:
             return True
         source_key, is_field, _ = str(key).partition(" $")
-        if is_field and source_key in self._named:
-            # Other types keep all fields of a JSON text.
-            return source_key not in self._structs
-        return self._has_rest
+        # Other types than structs keep all fields of a JSON text.
+        return bool(is_field) and source_key in self._named - self._structs
+
+    def kept_in(self, key: str) -> str | None:
+        """The column that keeps a key which no column names; None where it is dropped, as fields of structs are."""
+        source_key, is_field, _ = key.partition(" $")
+        return None if is_field and source_key in self._structs else self._rest

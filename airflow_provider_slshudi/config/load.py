@@ -78,6 +78,29 @@ def parse_pipeline(text: str, source: str) -> Pipeline:
         raise _refusal(error, node, source) from None
 
 
+def place_of(path: Path, field: str, column: str = "") -> str:
+    """Where a person edits a pipeline's file: `FILE line N: FIELD`, or the file alone where it lacks the field.
+
+    Args:
+        path: the file, which was loaded before.
+        field: one at the top of the file.
+        column: the entry of this name within it.
+    """
+    node = AsWritten(path.read_text(encoding="utf-8")).get_single_node()
+    pairs = node.value if isinstance(node, yaml.MappingNode) else []
+    pair = next(((key, entries) for key, entries in pairs if key.value == field), None)
+    if pair is None:
+        return f"{path}, which does not name `{field}`"
+    named = (
+        entry
+        for entry in (pair[1].value if isinstance(pair[1], yaml.SequenceNode) else [])
+        if isinstance(entry, yaml.MappingNode)
+        and any((key.value, value.value) == ("name", column) for key, value in entry.value)
+    )
+    line = next(named, pair[0]).start_mark.line + 1
+    return f"{path} line {line}: `{field}`{f', {column}' if column else ''}"
+
+
 def _refusal(error: ValidationError, node: yaml.Node, source: str) -> ConfigError:
     problems = []
     for problem in error.errors(include_url=False):

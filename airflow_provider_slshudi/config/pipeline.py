@@ -188,7 +188,7 @@ class Pipeline(Model):
     @property
     def named_keys(self) -> NamedKeys:
         """The keys of logs, and the fields of their JSON, that columns keep."""
-        return NamedKeys(self.columns, self.rest_column is not None)
+        return NamedKeys(self.columns, self.rest_column)
 
     @property
     def in_order(self) -> bool:

@@ -23,7 +23,7 @@ from airflow_provider_slshudi import dagfile, settings
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.values import every
 from airflow_provider_slshudi.dag import task_docs
-from airflow_provider_slshudi.handover.names import BATCH, OVERRIDE, REPAIR, Act, tag_of
+from airflow_provider_slshudi.handover.names import ALERTS, BATCH, OVERRIDE, REPAIR, Act, tag_of
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
 from airflow_provider_slshudi.operators.batch import (
     SlsHudiAppendOperator,
@@ -376,6 +376,8 @@ def _made(dag_id: str, pipelines: Iterable[str], given: dict[str, Any]) -> DAG:
     given = {**defaults, **given}
     # By these tags the pages know whose DAG it is.
     known_by = [tag for tag in ("slshudi", *map(tag_of, pipelines)) if tag is not None]
+    if any(callbacks.get("on_failure_callback") for callbacks in (given, given.get("default_args") or {})):
+        known_by.append(ALERTS)
     given["tags"] = [*dict.fromkeys([*known_by, *(given.get("tags") or ())])]
     given["default_args"] = {**_RETRIES, **(given.get("default_args") or {})}
     dag = DAG(**given)

@@ -49,11 +49,12 @@ class Database:
         if self._engine is not None:
             self._engine.dispose()
 
-    def has_written(self, pipeline: str) -> bool:
+    def has_written(self, pipeline: str, source: str, table: str) -> bool:
         """Whether the ledger knows that a pipeline wrote to its table; not before `tables` looked.
 
         Raises:
             LookupError: it is not known.
+            PipelineConflict: it wrote, from another source or into another table.
             LedgerUnavailable, LedgerError: as `Ledger.has_written`.
         """
         if self._engine is None:
@@ -62,7 +63,11 @@ class Database:
             return False
         if self._versions is None:
             raise LookupError("the ledger cannot be asked")
-        return self._versions.tables is not None and Ledger(self._engine).has_written(pipeline)
+        ledger = Ledger(self._engine)
+        if self._versions.tables is None or not ledger.has_written(pipeline):
+            return False
+        ledger.require(pipeline, source, table)
+        return True
 
     def connection(self) -> Seen:
         """The database's address; of SQLite also file and folder."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from airflow_provider_slshudi.doctor.finding import Check, Seen, ok, unknown, wrong
-from airflow_provider_slshudi.exceptions import SlsHudiError
+from airflow_provider_slshudi.exceptions import PipelineConflict, SlsHudiError
 from airflow_provider_slshudi.handover import ROOT
 from airflow_provider_slshudi.hudi.layout import PROPERTIES
 from airflow_provider_slshudi.storage import owners
@@ -21,8 +21,8 @@ class Place:
 
     Args:
         uri: the table's path.
-        written: tells whether the ledger knows that the pipeline wrote the table; raises LookupError or SlsHudiError
-            if it is not known.
+        written: tells whether the ledger knows that the pipeline wrote the table; raises PipelineConflict if it knows
+            another table of the pipeline, LookupError or another SlsHudiError if that is not known.
     """
 
     def __init__(self, uri: str, written: Callable[[], bool]) -> None:
@@ -35,12 +35,17 @@ class Place:
     def table(self) -> Seen:
         """Whether the table is there, as the ledger knows it."""
         uri = self._storage.uri
-        if self._storage.exists(PROPERTIES):
-            return ok(uri)
+        is_there = self._storage.exists(PROPERTIES)
         try:
             written = self._written()
+        except PipelineConflict as error:
+            return wrong(f"{uri}: {error}")
         except (LookupError, SlsHudiError) as error:
+            if is_there:
+                return ok(uri)
             return unknown(f"{uri}: there is no table here, and whether there should be one is not known ({error})")
+        if is_there:
+            return ok(uri)
         if written:
             return wrong(
                 f"{uri}: there is no table here ({PROPERTIES} is missing), but the ledger knows that there was one",

@@ -154,11 +154,13 @@ class Spent:
         driver: CPU seconds of the driver's JVM, with all that runs in it under a local master, and of its Python; None
             where the system does not tell.
         tasks: CPU seconds of the Python of the tasks that ended well.
+        waited: the most seconds that a task waited for the limits of reading.
     """
 
     requests: int
     driver: float | None
     tasks: float
+    waited: float = 0.0
 
 
 @dataclass(frozen=True)

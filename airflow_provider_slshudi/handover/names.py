@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from enum import Enum
 
 PREFIX = "/slshudi"
@@ -20,6 +21,27 @@ def pipeline_of(tag: str) -> str | None:
     return tag.removeprefix(_TAG) if tag.startswith(_TAG) else None
 
 
+ALERTS = "slshudi-alerts"
+"""The tag of a DAG that names whom Airflow tells of its failures."""
+
+
+def alerts_by_pipeline(tags: Iterable[tuple[str, str]], paused: Collection[str]) -> dict[str, bool]:
+    """Whether a DAG of each pipeline tells of failures: the one that brings new logs, or the watch.
+
+    Args:
+        tags: of DAGs, each with its DAG.
+        paused: DAGs that do not run.
+    """
+    pairs = list(tags)
+    telling = {dag_id for tag, dag_id in pairs if tag == ALERTS and dag_id not in paused}
+    alerts: dict[str, bool] = {}
+    for tag, dag_id in pairs:
+        if (name := pipeline_of(tag)) is not None:
+            of_others = {f"{name}_{role}" for role in (*ROLES_OF_PERSONS, "maintenance")}
+            alerts[name] = alerts.get(name, False) or (dag_id in telling and dag_id not in of_others)
+    return alerts
+
+
 BACKFILL = "backfill"
 """The ledger's name for a backfill, which several runs may carry out."""
 PART = ".part"
@@ -28,6 +50,8 @@ DRY_RUN = "backfill, dry run"
 """The ledger's name for a question that starts nothing."""
 REPAIR, OVERRIDE = "repair", "override"
 """The roles of the DAGs that do acts: those that lose nothing, and those that may lose data."""
+ROLES_OF_PERSONS = (BACKFILL, OVERRIDE, REPAIR, "recovery", "verify")
+"""The roles of the DAGs that a person starts as a rule."""
 PARAMS_SOURCE = "DAG params"
 """`source` of a ConfigError about what a run was given."""
 
@@ -53,6 +77,11 @@ class Act(str, Enum):
     def may_lose(self) -> bool:
         """Whether it may lose data: rows, logs that were not read, or what the ledger knows alone."""
         return self not in _LOSE_NOTHING
+
+    @property
+    def last_commit(self) -> str:
+        """What becomes of the table's last commit, in a sentence."""
+        return _OF_LAST_COMMIT.get(self, "It stays.")
 
     @property
     def role(self) -> str:
@@ -124,6 +153,13 @@ class Act(str, Enum):
 
 # The others may lose data: also an act that is added and not listed here.
 _LOSE_NOTHING = frozenset({Act.RECOVER, Act.BREAK_LEASE, Act.REBUILD_METADATA, Act.REPLAY, Act.DISMISS})
+_OF_LAST_COMMIT = {
+    Act.TABLE_IS_GONE: "The ledger forgets it and all before it. Batches read its logs again into a new table, as far "
+    "as the service still holds them; the others are lost.",
+    Act.REBUILD_LEDGER: "It stays if the table has it. If the table lacks it, the ledger forgets it, and batches read "
+    "its logs again, as far as the service still holds them.",
+    Act.ACCEPT_ERASED: "It stays, without the rows that the other client took out.",
+}
 BATCH = "batch"
 """The whole of the task, and its name."""
 SYNC = "sync"

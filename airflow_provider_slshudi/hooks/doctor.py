@@ -12,14 +12,16 @@ from airflow_provider_slshudi import settings as ours
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.doctor import airflow_settings, machine
 from airflow_provider_slshudi.doctor.database import Database
-from airflow_provider_slshudi.doctor.finding import Check, Finding, Seen, ok, run
+from airflow_provider_slshudi.doctor.finding import Check, Finding, Seen, ok, run, unknown, warning
 from airflow_provider_slshudi.doctor.source import Logstore
 from airflow_provider_slshudi.doctor.table import Place
+from airflow_provider_slshudi.hooks.alerts import alerts
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.sls import SlsHook
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.sls.faults import PERSON
 from airflow_provider_slshudi.storage.objectstore import is_stored
+from airflow_provider_slshudi.views.words import NO_ALERTS, no_alerts
 
 
 def findings(named: Sequence[str]) -> Iterator[Finding]:
@@ -82,7 +84,17 @@ def _of(pipeline: Pipeline, database: Database) -> list[Check]:
         checks.append(Check("executors", lambda: machine.fits(packed)))
     if any(map(is_stored, pipeline.table_paths)):
         checks.append(Check("object store", lambda: machine.jars(True)))
-    checks += Place(table, lambda: database.has_written(pipeline.name)).checks("table")
+    checks.append(Check("alerts", lambda: _alerts(pipeline.name)))
+    checks += Place(table, lambda: database.has_written(pipeline.name, source.identity, table)).checks("table")
     if pipeline.quarantines:
         checks += Place(pipeline.quarantine_path, lambda: False).checks("quarantine")
     return checks
+
+
+def _alerts(name: str) -> Seen:
+    if watched := ours.watched_by():
+        return ok(f"{watched}, says [slshudi] watched_by")
+    tells = alerts().get(name)
+    if tells is None:
+        return unknown("Airflow has no DAG of it yet, or its database cannot be asked here")
+    return ok("a DAG of it names a notifier") if tells else warning(NO_ALERTS, no_alerts(name))

@@ -37,7 +37,7 @@ def ask(connection: Connection, found: Mapping[str, Any]) -> None:
 
 
 def answer(connection: Connection, pipeline: str, act: str, run: str, result: str) -> None:
-    """Keeps how something ended that `ask` began; does nothing where it has ended, or never began.
+    """Keeps how something ended that `ask` began, the last time if several; does nothing where it never began.
 
     Args:
         pipeline: its name.
@@ -45,8 +45,7 @@ def answer(connection: Connection, pipeline: str, act: str, run: str, result: st
         run: the DAG run, as text.
         result: how it ended.
     """
-    query = update(_deeds).where(_of_run(pipeline, act, run), _deeds.c.result.is_(None))
-    connection.execute(query.values(result=plain(result)))
+    connection.execute(update(_deeds).where(_of_run(pipeline, act, run)).values(result=plain(result)))
 
 
 def _of_run(pipeline: str, act: str, run: str) -> ColumnElement[bool]:

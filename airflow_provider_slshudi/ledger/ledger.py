@@ -37,6 +37,7 @@ from airflow_provider_slshudi.ledger.restore import rebuild
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_NO_COLUMNS: Mapping[str, str] = {}
 
 
 def _reading(question: Callable[Concatenate[Connection, P], R]) -> Callable[Concatenate[Ledger, P], R]:
@@ -203,6 +204,10 @@ class Ledger:
         row = {"pipeline": pipeline, "dag_id": dag_id, "run_id": run_id, "step": step, "error": error}
         with self._write() as connection:
             samples.note_trouble(connection, {**row, "message": message, "waits": waits, "transaction_id": transaction})
+            if transaction is not None:
+                transactions.failed(connection, transaction, step, error, message)
+
+    note_failure = _writing(transactions.failed)
 
     def clear_troubles(self, pipeline: str, dag_id: str, step: str) -> None:
         """Ends the trouble of a step that succeeded, and troubles of transactions that are committed by now."""
@@ -231,6 +236,7 @@ class Ledger:
         examples: Mapping[str, Sequence[str]],
         named: Container[str],
         values_kept: timedelta | None = None,
+        kept_in: Mapping[str, str] = _NO_COLUMNS,
     ) -> list[UnnamedKey]:
         """Keeps what a batch saw of keys that no column names; returns those that are kept for the first time.
 
@@ -244,6 +250,7 @@ class Ledger:
             examples: by key, a few values.
             named: the keys that columns keep by now, which are forgotten.
             values_kept: for how long the examples are kept; None for as long as their key.
+            kept_in: by key, the column that keeps it; the others are dropped.
         """
         with self._read() as connection:
             has_stored_keys = new_keys.has_any(connection, pipeline)
@@ -251,7 +258,7 @@ class Ledger:
         if not has_stored_keys and all(key in named for key in logs):
             return []
         with self._write() as connection:
-            return new_keys.save(connection, pipeline, transaction, looked, logs, examples, named, values_kept)
+            return new_keys.save(connection, pipeline, transaction, looked, logs, examples, named, values_kept, kept_in)
 
     unnamed_keys = _reading(new_keys.seen)
 

@@ -187,6 +187,7 @@ unnamed_keys = Table(
     Column("looked", BigInteger, nullable=False),
     Column("examples", JSON, nullable=False),
     Column("values_until", UtcTime),
+    Column("kept_in", String(NAME_LENGTH)),
     Index(None, "first"),
     **_MYSQL,
 )

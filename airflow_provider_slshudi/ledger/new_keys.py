@@ -21,8 +21,12 @@ MOST = 1_000
 FORGOTTEN = timedelta(days=30)
 """Keys that no batch has seen for as long make room once a pipeline has `MOST`."""
 _TOLD = 20
+_NO_COLUMNS: Mapping[str, str] = {}
 _keys = models.unnamed_keys
-_KEY = [_keys.c[name] for name in ("pipeline", "key", "transaction_id", "first", "last", "logs", "looked", "examples")]
+_KEY = [
+    _keys.c[name]
+    for name in ("pipeline", "key", "transaction_id", "first", "last", "logs", "looked", "examples", "kept_in")
+]
 _COUNTED = [column for column in _keys.c if column is not _keys.c.examples]
 
 
@@ -40,6 +44,7 @@ def save(
     examples: Mapping[str, Sequence[str]],
     named: Container[str],
     values_kept: timedelta | None,
+    kept_in: Mapping[str, str] = _NO_COLUMNS,
 ) -> list[UnnamedKey]:
     """See `Ledger.save_new_keys`.
 
@@ -72,9 +77,10 @@ def save(
         row |= {"first": moment, "logs": 0, "looked": 0, "examples": [plain(value) for value in examples.get(key, [])]}
         if id_ in stored_rows:
             row |= stored_rows[id_]._asdict()
+        row |= {"kept_in": kept_in.get(key)}
         rows.append(row | {"last": moment, "logs": row["logs"] + logs[key], "looked": row["looked"] + looked})
     # A key that is there keeps its examples, and takes none of `rows`.
-    upsert(connection, _keys, rows, ("last", "logs", "looked"))
+    upsert(connection, _keys, rows, ("last", "logs", "looked", "kept_in"))
     fresh = [UnnamedKey(*(row[column.name] for column in _KEY)) for row in rows if row["id"] not in stored_rows]
     if fresh:
         more = f"; and {len(fresh) - _TOLD} more" if len(fresh) > _TOLD else ""

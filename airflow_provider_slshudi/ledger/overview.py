@@ -7,12 +7,12 @@ from datetime import datetime
 
 from sqlalchemy import Connection, func, select
 
-from airflow_provider_slshudi.ledger import backlog_samples, models, new_keys, reads
+from airflow_provider_slshudi.ledger import audit_log, backlog_samples, models, new_keys, reads
 from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.records import LedgerPipeline, Standing, State, Trouble, UnnamedCount
 
 _RECENT = 10
-"""Committed batches among which the newest log is looked for: the last one may be a backfill's."""
+"""Committed batches among which the newest log is looked for: the last one may be a backfill's. Acts likewise."""
 
 
 def standings(
@@ -70,6 +70,7 @@ def _standing(
         reserved,
         troubles,
         keys,
+        audit_log.last(connection, name, _RECENT),
     )
 
 

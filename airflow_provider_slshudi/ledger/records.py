@@ -223,6 +223,7 @@ class UnnamedKey:
         logs: how many of the logs that were looked at have it.
         looked: how many logs the batches that saw it looked at.
         examples: a few of its values in the first batch.
+        kept_in: the column that keeps it with others, by the newest batch that saw it; None: it is dropped.
     """
 
     pipeline: str
@@ -233,6 +234,12 @@ class UnnamedKey:
     logs: int
     looked: int
     examples: list[str]
+    kept_in: str | None = None
+
+    @property
+    def fate(self) -> str:
+        """What becomes of it, as a person reads it."""
+        return "so it is dropped" if self.kept_in is None else f"so it goes to `{self.kept_in}`"
 
     @property
     def told(self) -> str:
@@ -405,6 +412,7 @@ class Standing:
         sightings: newest first.
         unread_since: see `Ledger.unread_since`.
         unnamed: None if batches saw no key that no column names.
+        acts: what people had done last, the newest first.
     """
 
     pipeline: LedgerPipeline
@@ -422,3 +430,4 @@ class Standing:
     reserved: list[Range]
     troubles: list[Trouble]
     unnamed: UnnamedCount | None
+    acts: list[AuditEntry]

@@ -57,9 +57,12 @@ def _is_registered(connection: Connection, wanted: LedgerPipeline) -> bool:
                 other=other.name,
             )
         if other != wanted:
+            same = {"`source`": other.source == wanted.source, "`table.path`": other.table == wanted.table}
+            edited = " and ".join(field for field, is_same in same.items() if not is_same)
             raise PipelineConflict(
                 f"pipeline {wanted.name} moves {other.source} into {other.table}, "
-                f"not {wanted.source} into {wanted.table}; put these back into its file, or give it another name",
+                f"not {wanted.source} into {wanted.table}. If its file was edited, put {edited} back; a pipeline of "
+                "its own needs another name",
                 pipeline=wanted.name,
                 other=f"{other.source} into {other.table}",
             )

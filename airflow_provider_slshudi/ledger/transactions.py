@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
@@ -57,6 +58,10 @@ def _expired(table: Any, pipeline: str, at: Any) -> Any:
 
 TAKEN_OVER = "taken over"
 """Name of the event of a transaction that another run took from its own."""
+FAILED = "failed"
+"""Name of the event of a transaction whose step failed: the step, the error's class, and the error's first sentence."""
+_FIRST_SENTENCE = re.compile(r"\.\s|\n")
+_SENTENCE_LENGTH = 300
 _NOTHING: Mapping[str, Any] = {}
 _TEXT_LENGTH = 10_000
 _transactions = models.transactions
@@ -277,8 +282,34 @@ def completed_once(connection: Connection, id: str, completed: str | None, detai
 
 
 def aborted(connection: Connection, id: str, token: int, reason: str) -> Transaction:
-    """Any live state -> ABORTED: the ranges are free again. The first reason stays."""
-    return _change(connection, id, token, State.ABORTED, {"error": plain(reason)}, reason)
+    """Any live state -> ABORTED: the ranges are free again.
+
+    The first reason stays, behind what led to it: the step that failed last, or why another run took it over.
+    """
+    events = reads.events(connection, id)
+    failures = [event.detail for event in events if event.what == FAILED]
+    take_overs = [json.loads(event.detail).get("why") for event in events if event.what == TAKEN_OVER]
+    causes = failures[-1:] or [*filter(None, take_overs[-1:])]
+    return _change(connection, id, token, State.ABORTED, {"error": plain("; ".join([*causes, reason]))}, reason)
+
+
+def failed(connection: Connection, id: str, step: str, error: str, message: str) -> None:
+    """Keeps in the history of a live transaction why a step of it failed, once for each cause.
+
+    Args:
+        connection: of a transaction of the ledger's database.
+        id: the transaction's; one that is decided stays as it is.
+        step: the step's name.
+        error: the error's class.
+        message: its text, without secrets.
+    """
+    transaction = reads.find(connection, id)
+    if transaction is None or transaction.state not in LIVE:
+        return
+    sentence = _FIRST_SENTENCE.split(message, maxsplit=1)[0][:_SENTENCE_LENGTH].rstrip(".")
+    detail = plain(f"{step} failed: {error}: {sentence}")
+    if not any((event.what, event.detail) == (FAILED, detail) for event in reads.events(connection, id)):
+        note(connection, id, FAILED, detail)
 
 
 def _change(

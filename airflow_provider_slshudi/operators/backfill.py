@@ -13,9 +13,17 @@ from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
+from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.exceptions import ConfigError, CursorError
-from airflow_provider_slshudi.handover.names import DRY_RUN, PARAMS_SOURCE, PART
-from airflow_provider_slshudi.operators.base import PipelineTask, refuse_unknown_params, who_asked
+from airflow_provider_slshudi.handover.names import BACKFILL, DRY_RUN, PARAMS_SOURCE, PART
+from airflow_provider_slshudi.operators.base import (
+    PipelineTask,
+    failure_of,
+    first_run,
+    only_logged,
+    refuse_unknown_params,
+    who_asked,
+)
 from airflow_provider_slshudi.operators.batch import SlsHudiPlanOperator
 from airflow_provider_slshudi.plugins.links import PipelineLink
 from airflow_provider_slshudi.settings import CONNECTIONS, Connections
@@ -140,7 +148,8 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
         self.cursors, self.from_, self.to, self.everything = cursors, from_, to, everything
 
     def in_trouble(self, context: Context, error: BaseException, waits: bool, step: str = "") -> None:
-        """Leaves a refused request to the person who made it; a wrong pipeline file stops the tail as well.
+        """Keeps why a request failed for the person who made it. What is wrong in the request or in the pipeline's file
+        is no trouble of the backfill: the former is over with it, and the latter stops the tail as well.
 
         Args:
             context: Airflow's, of the task.
@@ -150,6 +159,20 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
         """
         if not isinstance(error, ConfigError):
             super().in_trouble(context, error, waits, step)
+        if not waits:
+            with only_logged():
+                self._keep_failure(context, error)
+
+    def _keep_failure(self, context: Context, error: BaseException) -> None:
+        from airflow_provider_slshudi.hooks.ledger import LedgerHook
+
+        work, params, run = self._work, self._asked(context["params"]), first_run(context)
+        name = settings.stem(self.pipeline) if work is None else work.pipeline.name
+        ledger = LedgerHook(self.connections.ledger).ledger() if work is None else work.ledger
+        act = DRY_RUN if params.get("dry_run") else BACKFILL
+        request = ", ".join(f"{param} {params[param]}" for param in PARAMS if params.get(param)) or "nothing was named"
+        ledger.ask(name, act, who_asked(context), request, run, {})
+        ledger.answer(name, act, run, ": ".join(failure_of(error)))
 
     def _asked(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """The run's params, with the operator's arguments where they name nothing to read."""
@@ -175,7 +198,7 @@ class SlsHudiBackfillPlanOperator(SlsHudiPlanOperator):
         if raw_request.span is not None and raw_request.span[1] > time.time():
             self.log.info("`to` is yet to come: the backfill ends with what the service holds now")
         cursors = {str(shard): [str(begin), str(end)] for shard, (begin, end) in request.cursors.items()}
-        planned, first = backfill(work, request), _first(context)
+        planned, first = backfill(work, request), first_run(context)
         if planned is None:
             progress.ended(work, first)
         else:
@@ -193,12 +216,6 @@ def _dry_run(work: Work, request: BackfillRequest, context: Context, asked: str)
         said = backfill(estimate_backfill(work, request))
         result.append(said)
     return said
-
-
-def _first(context: Context) -> str:
-    """The DAG and the run that a backfill began with, of which this run is a part."""
-    run = context["dag_run"]
-    return f"{run.dag_id}/{run.run_id.partition(PART)[0]}"
 
 
 def _said(params: Mapping[str, Any]) -> str:
@@ -250,7 +267,7 @@ class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):
             work = self.work(context)
             unread_ranges = preview_backfill(work, backfill_request(params))
         if not unread_ranges:
-            progress.ended(work, _first(context))
+            progress.ended(work, first_run(context))
             raise AirflowSkipException("all of the backfill is covered or reserved")
         self.log.info("left of the backfill: %s", ", ".join(map(str, unread_ranges)))
         first, _, part = context["dag_run"].run_id.partition(PART)

@@ -24,7 +24,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 
 from airflow_provider_slshudi import dagfile
 from airflow_provider_slshudi.exceptions import ConfigError, Fenced, JobFailed, TerminalError
-from airflow_provider_slshudi.handover.names import PARAMS_SOURCE
+from airflow_provider_slshudi.handover.names import BACKFILL, PARAMS_SOURCE, PART
 from airflow_provider_slshudi.plugins.links import PipelineLink, SparkLink, web_address
 from airflow_provider_slshudi.settings import AIRFLOW_NAME, CONNECTIONS, Connections
 from airflow_provider_slshudi.system.processes import end_with_parent
@@ -181,7 +181,27 @@ class PipelineTask(ConnectedTask):
             planned = getattr(self, "transaction", None)
             transaction = planned.get("transaction") if isinstance(planned, Mapping) else None
             of_step = (name, run.dag_id, run.run_id, step or self._step)
-            ledger.note_trouble(*of_step, kind_of(error).__name__, str(redact(str(error))), waits, transaction)
+            kind, message = failure_of(error)
+            ledger.note_trouble(*of_step, kind, message + self._place(context, error), waits, transaction)
+            if not waits:
+                ledger.answer(name, BACKFILL, first_run(context), f"{kind}: {message}")
+
+    def _place(self, context: Context, error: BaseException) -> str:
+        """Where the pipeline's file has to be edited, as a line of its own; empty where that is not known."""
+        from airflow_provider_slshudi import settings
+        from airflow_provider_slshudi.config.load import place_of
+        from airflow_provider_slshudi.views.advice import advice
+
+        field, dag = advice(kind_of(error).__name__).field, context.get("dag")
+        if not (field and isinstance(self.pipeline, str)):
+            return ""
+        fields = error.fields if isinstance(error, JobFailed) else vars(error)
+        try:
+            path = settings.pipeline_path(self.pipeline, None if dag is None else dagfile.of(dag))
+            return f"\nTo edit: {place_of(path, field, str(fields.get('column') or ''))}"
+        except Exception as found:
+            _log.info("where to edit the pipeline's file is not known: %s", found)
+            return ""
 
     def say_if_late(self, work: Work, committed: Transaction) -> None:
         """Warns in the task's log where the batch just committed missed what the pipeline promises."""
@@ -300,6 +320,11 @@ def kind_of(error: BaseException) -> type[BaseException]:
     return error.cause if isinstance(error, JobFailed) and not isinstance(error, TerminalError) else type(error)
 
 
+def failure_of(error: BaseException) -> tuple[str, str]:
+    """The name of the error's class as `kind_of` has it, and the error's text without what Airflow holds secret."""
+    return kind_of(error).__name__, str(redact(str(error)))
+
+
 def end_with_supervisor() -> None:
     """Makes a task end with Airflow's supervisor of it, as a driver ends with its task.
 
@@ -336,6 +361,12 @@ def who_asked(context: Context) -> str:
     """The user who triggered the run; the run itself if its schedule did."""
     run = context["dag_run"]
     return getattr(run, "triggering_user_name", None) or f"{run.dag_id}/{run.run_id}"
+
+
+def first_run(context: Context) -> str:
+    """The DAG and the run that a backfill began with, if this run is a part of one; else this run itself."""
+    run = context["dag_run"]
+    return f"{run.dag_id}/{run.run_id.partition(PART)[0]}"
 
 
 class AirflowRuns:

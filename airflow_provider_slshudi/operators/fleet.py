@@ -29,6 +29,7 @@ from airflow_provider_slshudi.operators.base import (
     ConnectedTask,
     PipelineOperator,
     end_with_supervisor,
+    failure_of,
     only_logged,
     refuse_retries,
     refuse_test,
@@ -249,6 +250,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
             # Who was fenced has nothing to give up.
             if not isinstance(error, Fenced):
                 with only_logged():
+                    work.ledger.note_failure(planned.id, self._step, *failure_of(error))
                     work.ledger.note(planned.id, GIVEN_UP, str(planned.token))
                 if isinstance(error, Exception):
                     self._decide(work, planned, context)

@@ -63,14 +63,15 @@ def plan_tail(
 
 def _refuse_losses(pipeline: str, shards: Sequence[ShardWindow], gaps: Sequence[Range]) -> None:
     open_ends = {window.shard: window.service_end for window in shards if window.open_end}
-    if gaps:
-        lost = min(gaps)
-        raise DataExpired(pipeline, lost.shard, lost.begin, lost.end, more=lost.shard in open_ends)
-    for shard, end in sorted(open_ends.items()):
-        raise DataExpired(pipeline, shard, end, end, more=True)
-    for window in shards:
-        if window.open_begin:
-            raise DataExpired(pipeline, window.shard, window.duty_begin, window.duty_begin, unseen=True)
+    losses = [DataExpired(pipeline, gap.shard, gap.begin, gap.end, more=gap.shard in open_ends) for gap in sorted(gaps)]
+    with_gaps = {gap.shard for gap in gaps}
+    ends = sorted((shard, end) for shard, end in open_ends.items() if shard not in with_gaps)
+    losses += [DataExpired(pipeline, shard, end, end, more=True) for shard, end in ends]
+    begins = [(window.shard, window.duty_begin) for window in shards if window.open_begin]
+    losses += [DataExpired(pipeline, shard, begin, begin, unseen=True) for shard, begin in begins]
+    if losses:
+        first, *others = losses
+        raise DataExpired(pipeline, first.shard, first.begin, first.end, first.more, first.unseen, others)
 
 
 def plan_backfill(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from typing import Annotated
 
@@ -22,15 +23,16 @@ from sqlalchemy import select
 
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.exceptions import LedgerUnavailable
-from airflow_provider_slshudi.handover.names import BACKFILL, OVERRIDE, REPAIR, pipeline_of
+from airflow_provider_slshudi.handover.names import ROLES_OF_PERSONS, alerts_by_pipeline, pipeline_of
 from airflow_provider_slshudi.hooks.ledger import each_ledger
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.views.standing import Need, PipelineView
+from airflow_provider_slshudi.views.words import Text
 
 __all__ = ["SessionDep", "Viewer", "ViewerDep", "is_paused"]
 
 _NOT_SHOWN = "You may not read a DAG that writes such a pipeline."
-_OTHER_ROLES = (BACKFILL, OVERRIDE, REPAIR, "maintenance", "recovery", "verify", "watch")
+_OTHER_ROLES = (*ROLES_OF_PERSONS, "maintenance", "watch")
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Viewer:
         reads_logs: says whether they may read the task logs of a DAG.
         paused: DAGs that Airflow starts no run of.
         broken: DAGs whose file Airflow cannot import as it is now.
+        without_alerts: pipelines of which no DAG tells of failures, and nothing else is said to watch them.
+        next_run: says when Airflow will start the next run of a DAG; None if none is scheduled.
     """
 
     readable: frozenset[str]
@@ -50,6 +54,8 @@ class Viewer:
     reads_logs: Callable[[str], bool]
     paused: frozenset[str] = frozenset()
     broken: frozenset[str] = frozenset()
+    without_alerts: frozenset[str] = frozenset()
+    next_run: Callable[[str], datetime | None] = lambda _: None
 
     def readers(self, pipeline: str) -> list[str]:
         """Its DAGs that bring new logs: all that are tagged but those that a person starts, or that only look."""
@@ -61,9 +67,11 @@ class Viewer:
         readers = self.readers(view.name)
         broken, paused = (sorted(set(readers) & dags) for dags in (self.broken, self.paused))
         if broken and view.need is not Need.LOOK:
-            return replace(view, need=Need.LOOK, why=f"the file of DAG {broken[0]} cannot be imported")
+            return replace(view, need=Need.LOOK, why=Text("the file of DAG {dag} cannot be imported", dag=broken[0]))
         if readers and paused == sorted(readers) and view.need.urgency > Need.EXPIRES.urgency:
-            return replace(view, need=Need.PAUSED, why=f"DAG {paused[0]} is paused: no run reads what is new")
+            return replace(
+                view, need=Need.PAUSED, why=Text("DAG {dag} is paused: no run reads what is new", dag=paused[0])
+            )
         return view
 
     @cached_property
@@ -171,8 +179,14 @@ def _viewer(user: GetUserDep, session: SessionDep) -> Viewer:
 
     paused = select(DagModel.dag_id).where(DagModel.is_paused.is_(True))
     broken = select(DagModel.dag_id).where(DagModel.has_import_errors.is_(True))
-    states = (frozenset(session.scalars(query)) for query in (paused, broken))
-    return Viewer(frozenset(readable), tagged, reads_logs, *states)
+    paused_dags, broken_dags = (frozenset(session.scalars(query)) for query in (paused, broken))
+    alerts = {} if settings.watched_by() else alerts_by_pipeline(tags, paused_dags)
+    silent = frozenset(name for name, tells in alerts.items() if not tells)
+
+    def next_run(dag_id: str) -> datetime | None:
+        return session.scalar(select(DagModel.next_dagrun_create_after).where(DagModel.dag_id == dag_id))
+
+    return Viewer(frozenset(readable), tagged, reads_logs, paused_dags, broken_dags, silent, next_run)
 
 
 def this_airflow() -> str:

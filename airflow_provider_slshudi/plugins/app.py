@@ -19,11 +19,14 @@ from airflow_provider_slshudi.plugins.access import (
     this_airflow,
 )
 from airflow_provider_slshudi.plugins.render import STATIC, page
+from airflow_provider_slshudi.transaction.dangling import SILENT_AFTER
 from airflow_provider_slshudi.views import findings, history, shards, standing
+from airflow_provider_slshudi.views import trend as trends
 from airflow_provider_slshudi.views.cost import ENOUGH, TASKS, costs
 from airflow_provider_slshudi.views.freshness import late
 from airflow_provider_slshudi.views.metrics import exposition, metrics, of_one_ledger
-from airflow_provider_slshudi.views.progress import progress
+from airflow_provider_slshudi.views.progress import progress, refused
+from airflow_provider_slshudi.views.words import Text
 
 BATCHES = 60
 """Batches on a pipeline's page; older ones are a link away."""
@@ -33,6 +36,8 @@ KEYS = 100
 """Keys that no column names, on a pipeline's page."""
 DEEDS = 20
 """What people had done, on a pipeline's page."""
+SPAN = "24h"
+"""Which of `trend.WINDOWS` the charts of a pipeline show at first."""
 
 
 def create_app() -> FastAPI:
@@ -57,7 +62,9 @@ def fleet(request: Request, viewer: ViewerDep) -> HTMLResponse:
     return _fleet(request, viewer, sorted(viewer.dags), viewer.waiting)
 
 
-def pipeline(request: Request, viewer: ViewerDep, name: str, before: str | None = None) -> HTMLResponse:
+def pipeline(
+    request: Request, viewer: ViewerDep, name: str, before: str | None = None, span: str = SPAN
+) -> HTMLResponse:
     """One pipeline: shards, coverage, batches, values that did not fit.
 
     Args:
@@ -65,8 +72,9 @@ def pipeline(request: Request, viewer: ViewerDep, name: str, before: str | None 
         viewer: the user, and what the user may see.
         name: the pipeline's.
         before: the id of a transaction: show older ones.
+        span: which of `trend.WINDOWS` the charts show; the usual one in place of another text.
     """
-    return _pipeline(request, viewer, name, before)
+    return _pipeline(request, viewer, name, before, span=span)
 
 
 def backfill(request: Request, viewer: ViewerDep, session: SessionDep, name: str) -> HTMLResponse:
@@ -92,7 +100,7 @@ def backfill(request: Request, viewer: ViewerDep, session: SessionDep, name: str
         "dag": dag,
         "paused": dag is not None and is_paused(session, dag),
         "progress": progress(ledger, name),
-        "deeds": ledger.audit_entries(name, DEEDS, DRY_RUN),
+        "deeds": [*refused(ledger, name), *ledger.audit_entries(name, DEEDS, DRY_RUN)],
         "batches": history.batches(past),
     }
     return page(request, "backfill.html", name=name, dags=dags, **shown)
@@ -154,7 +162,7 @@ def of_run(request: Request, viewer: ViewerDep, dag_id: str, run_id: str) -> HTM
     ledger, _ = viewer.require(names[0])
     batch = ledger.of_run(names[0], dag_id, run_id, this_airflow())
     if batch is None:
-        return _of_names(request, viewer, dag_id, names, f"Run {run_id} made no transaction.")
+        return _of_names(request, viewer, dag_id, names, Text("Run {run} made no batch.", run=run_id))
     return _transaction(request, viewer, batch.id)
 
 
@@ -191,11 +199,13 @@ def _fleet(request: Request, viewer: Viewer, names: list[str], waiting: list[str
     return page(request, "fleet.html", pipelines=shown, waiting=unshown, silent=viewer.silent_ledgers, broken=broken)
 
 
-def _pipeline(request: Request, viewer: Viewer, name: str, before: str | None, said: str | None = None) -> HTMLResponse:
+def _pipeline(
+    request: Request, viewer: Viewer, name: str, before: str | None, said: str | None = None, span: str = SPAN
+) -> HTMLResponse:
     ledger, dags = viewer.require(name)
     standings = ledger.standings(standing.NEWEST, ledger.now() - standing.WINDOW, [name])
     if not standings:
-        return page(request, "none.html", what=f"Pipeline {name}", dags=dags)
+        return page(request, "none.html", what=Text("Pipeline {name}", name=name), dags=dags)
     past = ledger.history(name, BATCHES, before)
     batches = history.batches(past)
     shown: dict[str, Any] = {
@@ -211,8 +221,14 @@ def _pipeline(request: Request, viewer: Viewer, name: str, before: str | None, s
     unnamed = findings.unnamed(ledger, name)
     shown |= {"unnamed": unnamed[:KEYS], "more_keys": len(unnamed[KEYS:]), "values": viewer.sees_values(name)}
     roles = {role: _dag(dags, name, role) for role in ("tail", "verify")}
+    window = span if span in trends.WINDOWS else SPAN
+    shown |= {"trend": trends.trend(ledger, name, trends.WINDOWS[window]), "freshness": trends.freshness_trend(batches)}
+    shown |= {"window": window, "windows": list(trends.WINDOWS)}
+    tail = roles["tail"]
+    shown |= {"paused": tail in viewer.paused, "next_run": viewer.next_run(tail) if tail else None}
     acts = ledger.audit_entries(name, DEEDS)
     shown |= {"dags": dags, "roles": roles, "said": said, "before": before, "deeds": acts}
+    shown |= {"without_alerts": name in viewer.without_alerts}
     shown |= {"acts": (Act.REPLAY, Act.REBUILD_METADATA), "dismiss": Act.DISMISS}
     return page(request, "pipeline.html", **shown)
 
@@ -222,7 +238,9 @@ def _transaction(request: Request, viewer: Viewer, id_: str) -> HTMLResponse:
     view = history.transaction(ledger, id_)
     live = view.batch.transaction.state in LIVE
     shown: dict[str, Any] = {"view": view, "live": live, "acts": (Act.RECOVER, Act.ABANDON)}
-    shown |= {"costs": costs([view.batch]), "enough": ENOUGH, "tasks": TASKS, "now": ledger.now()}
+    now = ledger.now()
+    shown |= {"costs": costs([view.batch]), "enough": ENOUGH, "tasks": TASKS, "now": now}
+    shown |= {"silent": now - view.batch.transaction.heartbeat > SILENT_AFTER}
     return page(request, "transaction.html", dags=dags, **shown)
 
 
@@ -233,6 +251,7 @@ def _dag(dags: list[str], name: str, role: str) -> str | None:
 
 async def _failed(request: Request, error: Exception) -> HTMLResponse:
     """The page of an error: mostly, the ledger's database does not answer."""
-    what = "The ledger could not be read" if isinstance(error, LedgerError) else "This page could not be made"
+    of_ledger = isinstance(error, LedgerError)
+    what = Text("The ledger could not be read") if of_ledger else Text("This page could not be made")
     code = status.HTTP_503_SERVICE_UNAVAILABLE
     return page(request, "failed.html", code, what=what, error=type(error).__name__, message=str(error))

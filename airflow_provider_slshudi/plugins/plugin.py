@@ -43,7 +43,7 @@ def _tab(destination: str, path: str) -> dict[str, Any]:
     """A tab; Airflow puts ids into `{DAG_ID}` and `{RUN_ID}`, encoded for a path."""
     # Airflow drops a view whose route another one has.
     route = f"slshudi-{destination.replace('_', '-')}"
-    return {"name": "Log pipeline", "href": f"{_HERE}{path}", "destination": destination, "url_route": route}
+    return {"name": "Log Pipeline", "href": f"{_HERE}{path}", "destination": destination, "url_route": route}
 
 
 class SlsHudiPlugin(AirflowPlugin):
@@ -54,7 +54,7 @@ class SlsHudiPlugin(AirflowPlugin):
     fastapi_apps = [{"app": Pages(), "url_prefix": PREFIX, "name": "slshudi"}]  # noqa: RUF012
     external_views = [  # noqa: RUF012
         {
-            "name": "Log pipelines",
+            "name": "Log Pipelines",
             "href": f"{_HERE}/",
             "destination": "nav",
             "category": "browse",

@@ -39,6 +39,7 @@ _NEAR_SECONDS = 366 * 86_400
 MOST_KEYS = 300
 """The most keys that get a column, those of the most logs: some producers write values where keys belong."""
 _MOSTLY = 0.9
+_INT = 2**31 // 1000
 _EXAMPLE = 60
 _LONGEST_NAME = 100
 
@@ -152,11 +153,17 @@ def _narrowest(values: pa.Array, text: pa.Array, times: Any) -> tuple[str, str |
         return "timestamp", format_
     for type_ in PRINTING:
         if is_printed(text, type_).all():
-            return type_, None
+            return "int" if type_ == "bigint" and _stays_int(text) else type_, None
     of_json = json_type(text)
     if of_json is not None and _fits(values, of_json):
         return of_json, None
     return _time_of(values, text)
+
+
+def _stays_int(text: pa.Array) -> bool:
+    """Whether whole numbers are so small that an int takes a thousand times the largest of them, too."""
+    numbers = pc.cast(text, pa.int64())
+    return bool(pc.min(numbers).as_py() > -_INT and pc.max(numbers).as_py() < _INT)
 
 
 def _almost(text: pa.Array) -> str:

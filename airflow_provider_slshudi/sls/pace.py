@@ -56,6 +56,9 @@ class Pacer:
     """The pace of one reader of a shard; for several threads.
 
     A quota error halves the pace, down to 1/64. It recovers evenly, the whole way in a minute without another error.
+
+    Attributes:
+        waited: seconds that its readers have waited so far.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Pacer:
         if limits.total_bytes_per_second is not None:
             self._bytes.append(Bucket(limits.total_bytes_per_second, now))
         self._lowered, self._lowered_at = 1.0, now
+        self.waited = 0.0
 
     @property
     def factor(self) -> float:
@@ -82,6 +86,7 @@ class Pacer:
             factor, now = self.factor, self._clock()
             pause = max(bucket.wait(now, factor) for bucket in (self._reads, *self._bytes))
             self._reads.take(1, now, factor)
+            self.waited += pause
         if pause > 0:
             self._sleep(pause)
 

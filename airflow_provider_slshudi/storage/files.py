@@ -27,7 +27,13 @@ from operator import methodcaller
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.exceptions import TableDenied, TableError, TableSilent, TimelineUnreadable
+from airflow_provider_slshudi.exceptions import (
+    TableDenied,
+    TableError,
+    TableSilent,
+    TimelineUnreadable,
+    WritesRefused,
+)
 from airflow_provider_slshudi.storage import objectstore, owners
 
 if TYPE_CHECKING:
@@ -41,6 +47,10 @@ _DELETES_AT_ONCE = 16
 _LOOKS = 5
 """At a folder whose files go one by one."""
 _GLANCE_SECONDS = 0.05
+_REFUSES_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+_NEEDS_ROOM = (
+    "What is committed stays. Make room there, raise the quota, or make it writable again; the next run goes on"
+)
 _MOUNTS = Path("/proc/self/mountinfo")
 _OCTAL = re.compile(r"\\(\d{3})")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -542,7 +552,20 @@ class Storage:
         if isinstance(error, PermissionError) and self.renames:
             # HDFS names user, owner and permissions.
             return TableDenied(f"{self.uri}/{path}: {error}", table=self.uri, path=self.full(path), owner="", user="")
+        if error.errno in _REFUSES_WRITES:
+            return WritesRefused(f"{self.uri}/{path}: {error}.{self._room()} {_NEEDS_ROOM}", table=self.uri)
         return TimelineUnreadable(f"{self.uri}/{path}: {error}", table=self.uri)
+
+    def _room(self) -> str:
+        """How much room a local disk has, in a sentence; empty where that is not known."""
+        if not self.is_local:
+            return ""
+        try:
+            disk = os.statvfs(self.nearest().full(""))
+        except (OSError, TableError):
+            return ""
+        room = f"{disk.f_bavail * disk.f_frsize} of {disk.f_blocks * disk.f_frsize} bytes"
+        return f" Its disk has {room} and {disk.f_favail} of {disk.f_files} inodes free."
 
 
 @contextmanager
@@ -623,6 +646,11 @@ def _let_go(stream: pa.NativeFile) -> None:
     if id(stream) in _held:
         _held.remove(id(stream))
         ctypes.pythonapi.Py_DecRef(ctypes.py_object(stream))
+
+
+def tells_refused_writes(text: str) -> bool:
+    """Whether the text of an error, as the system gives it to Java too, says that a file system takes no writes."""
+    return any(os.strerror(number) in text for number in _REFUSES_WRITES)
 
 
 def denied(uri: str, path: str) -> TableDenied:

@@ -7,6 +7,7 @@ https://hdfs-native.readthedocs.io/
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -44,6 +45,13 @@ _KINDS: dict[str, type[OSError]] = {
     "AccessControlException": PermissionError,
     "ParentNotDirectoryException": NotADirectoryError,
 }
+_REFUSES_WRITES = {
+    "DSQuotaExceededException": errno.EDQUOT,
+    "NSQuotaExceededException": errno.EDQUOT,
+    "QuotaByStorageTypeExceededException": errno.EDQUOT,
+    "SafeModeException": errno.EROFS,
+}
+"""https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/HdfsQuotaAdminGuide.html"""
 
 
 def filesystem(uri: str) -> fs.FileSystem:
@@ -275,7 +283,9 @@ def _as_os_error(text: str) -> OSError:
     words = _first(refusal["text"].replace("\\n", "\n").replace('\\"', '"'))
     # A user who may not read what is below a file is told of that first.
     known_as = NotADirectoryError if words.endswith(_NO_FOLDER) else _KINDS.get(kind, OSError)
-    return known_as(f"{kind}: {words}")
+    error = known_as(f"{kind}: {words}")
+    error.errno = _REFUSES_WRITES.get(kind)
+    return error
 
 
 def _first(text: str) -> str:

@@ -106,10 +106,12 @@ class Work:
         Raises:
             TimelineUnreadable: it could not be read; or there is no table, and the ledger knows that there was one: it
                 is not mounted, say, or this machine's settings lead to another store.
+            PipelineConflict: there is no table, and the ledger knows another path of it: the file was edited.
         """
         loaded = Timeline.load(self.storage)
         name = self.pipeline.name
         if not any(loaded) and not self.storage.exists(PROPERTIES) and self.ledger.has_written(name):
+            self.require_unedited()
             raise TimelineUnreadable(
                 f"{self.storage.uri}: there is no table here ({PROPERTIES} is missing), but the ledger knows that "
                 f"pipeline {name} wrote one, so its commits cannot be checked. See whether it is mounted, and whether "
@@ -118,6 +120,16 @@ class Work:
                 table=self.storage.uri,
             )
         return loaded
+
+    def require_unedited(self) -> None:
+        """Refuses a file whose source or table is not the one of which the ledger knows that the pipeline wrote it.
+
+        Raises:
+            PipelineConflict: the file was edited, or the name belongs to another pipeline.
+        """
+        pipeline = self.pipeline
+        if self.ledger.has_written(pipeline.name):
+            self.ledger.require(pipeline.name, pipeline.source.identity, pipeline.table.path)
 
     def require_owner(self) -> None:
         """Refuses another user's table. Call it before anything is written, also to the ledger.

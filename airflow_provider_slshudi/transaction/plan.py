@@ -155,6 +155,7 @@ def _accepting_gaps(work: Work, consent: AuditEntry, in_turn: bool) -> Transacti
 
 def preview(work: Work) -> list[Range]:
     """The ranges that the next tail batch would read; nothing is written. Raises as `tail`."""
+    work.require_unedited()
     require_fit(work)
     return _tail_ranges(work, work.connect(), save=False)[0]
 
@@ -245,6 +246,7 @@ def pinned(work: Work, request: BackfillRequest) -> BackfillRequest:
 
 def left_of(work: Work, request: BackfillRequest) -> list[Range]:
     """All ranges that a backfill would read, in as many batches as it takes; writes nothing."""
+    work.require_unedited()
     service, taken = work.connect(), _taken(work)
     cursors, windows = _asked(service, request, taken, _refreshed(work, service, taken, save=False))
     return left_to_backfill(work.pipeline.name, cursors, windows, taken) if cursors else []

@@ -42,12 +42,14 @@ def keep(work: Work, transaction: Transaction, found: Unnamed) -> None:
     name, named, retention = transaction.pipeline, work.pipeline.named_keys, work.pipeline.values_kept
     examples = {} if retention is None else found.examples
     try:
-        new = work.ledger.save_new_keys(name, transaction.id, found.looked, found.logs, examples, named, retention)
+        kept_in = {key: column for key in found.logs if (column := named.kept_in(key)) is not None}
+        keys = found.looked, found.logs, examples
+        new = work.ledger.save_new_keys(name, transaction.id, *keys, named, retention, kept_in)
     except Exception as error:
         _log.warning("the ledger was not told which keys of logs no column names: %s", error)
         return
     for key in new[:_TOLD]:
-        _log.warning("new key, which no column of %s names, so it is dropped: %s", name, key.told)
+        _log.warning("new key, which no column of %s names, %s: %s", name, key.fate, key.told)
     if len(new) > _TOLD:
         _log.warning("and %d more: `slshudi schema unnamed %s`", len(new) - _TOLD, name)
 

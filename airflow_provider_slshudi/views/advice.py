@@ -20,19 +20,23 @@ class Advice:
         text: in a sentence or two; the error's own message has the particulars.
         acts: what the page offers, the likeliest first.
         run: whether the pipeline runs again as soon as what the text asks for is done.
+        field: the field of the pipeline's file that has to be edited; empty where none has.
+        is_connection: whether a connection may have to be edited.
     """
 
     text: str
     acts: tuple[Act, ...] = ()
     run: bool = False
+    field: str = ""
+    is_connection: bool = False
 
 
-def _nothing(text: str = "Nothing: it passes by itself.") -> Advice:
-    return Advice(text)
+def _nothing(text: str = "Nothing: it passes by itself.", is_connection: bool = False) -> Advice:
+    return Advice(text, is_connection=is_connection)
 
 
-def _again(text: str) -> Advice:
-    return Advice(text, run=True)
+def _again(text: str, field: str = "", is_connection: bool = False) -> Advice:
+    return Advice(text, run=True, field=field, is_connection=is_connection)
 
 
 _OWNER = _again("Work as the owner that the message names, or give the files to the user of the pipelines.")
@@ -43,18 +47,26 @@ _REBUILD = Advice(
 )
 
 ADVICE: Mapping[str, Advice] = {
-    "ConfigError": _again("Correct what the message names: a pipeline file, a connection or a parameter."),
-    "ConnectionMissing": _again("Add the connection that the message names."),
+    "ConfigError": _again(
+        "Correct what the message names: a pipeline file, a connection or a parameter.", is_connection=True
+    ),
+    "ConnectionMissing": _again("Add the connection that the message names.", is_connection=True),
     "RuntimeMissing": Advice(
         "Install, set or take away what the message names, on the machine where it failed.", run=True
     ),
     "ExecutorUnfit": _again(
         "Install this package on the host that the message names, or make the archive anew and name it in the "
-        "pipeline's file."
+        "pipeline's file.",
+        field="spark",
+        is_connection=True,
     ),
     "SourceUnavailable": _nothing(),
     "SourceThrottled": _nothing("Nothing: it passes by itself. If it goes on, raise the quota."),
-    "SourceRefused": _again("Correct the key, its permissions, the names or the clock, as the message says."),
+    "SourceRefused": _again(
+        "Correct the key, its permissions, the names or the clock, as the message says.",
+        field="source",
+        is_connection=True,
+    ),
     "SourceCorrupt": _nothing("Nothing: it passes by itself. Report it if it goes on."),
     "CursorError": Advice("Correct the parameter and trigger the run again."),
     "DecodeError": Advice(
@@ -67,30 +79,41 @@ ADVICE: Mapping[str, Advice] = {
         "pipeline goes on behind it.",
         (Act.ACCEPT_GAP,),
         run=True,
+        field="source",
     ),
     "ValueMisfit": Advice(
-        "Correct the column in the pipeline's file, or let misfits be nullified or quarantined.", run=True
+        "Correct the column in the pipeline's file, or let misfits be nullified or quarantined.",
+        run=True,
+        field="columns",
     ),
-    "TooManyMisfits": _again("Correct the columns in the pipeline's file, or allow more misfits."),
+    "TooManyMisfits": _again("Correct the columns in the pipeline's file, or allow more misfits.", field="max_misfits"),
     "ReplayUnderWay": Advice("Wait for the replay that is under way; if it died, decide it.", (Act.RECOVER,)),
     "CheckFailed": Advice(
-        "Mend the source, or the check in the pipeline's file. The same ranges are read again.", run=True
+        "Mend the source, or the check in the pipeline's file. The same ranges are read again.",
+        run=True,
+        field="checks",
     ),
     "CatalogFailed": Advice(
-        "Look after the metastore. The batch is committed; the next run tells the catalog.", run=True
+        "Look after the metastore. The batch is committed; the next run tells the catalog.", run=True, field="catalog"
     ),
     "MirrorFailed": Advice(
-        "Look after the mirror's catalog. The batch is committed; the next run brings the mirror up to date.", run=True
+        "Look after the mirror's catalog. The batch is committed; the next run brings the mirror up to date.",
+        run=True,
+        field="mirror",
+        is_connection=True,
     ),
     "MirrorRefused": Advice(
-        "Do what the message says, then let the next run make the mirror anew. The batch is committed.", run=True
+        "Do what the message says, then let the next run make the mirror anew. The batch is committed.",
+        run=True,
+        field="mirror",
+        is_connection=True,
     ),
-    "KeyMissing": _again("Correct the column, or what writes such logs, or let them be dropped."),
-    "TooManyFiles": _again("Make batches smaller, files larger, or partitions fewer."),
+    "KeyMissing": _again("Correct the column, or what writes such logs, or let them be dropped.", field="columns"),
+    "TooManyFiles": _again("Make batches smaller, files larger, or partitions fewer.", field="batch"),
     "BatchUnderWay": _nothing("Nothing: batches of this table go one after the other."),
     "TailUnderWay": _nothing("Nothing: this run waits for the batch of another run, or is skipped."),
     "LedgerEmpty": _nothing("Nothing: the first run of a pipeline makes its tables."),
-    "LedgerUnavailable": _nothing("Nothing here: look after the ledger's database."),
+    "LedgerUnavailable": _nothing("Nothing here: look after the ledger's database.", is_connection=True),
     "LedgerDenied": _again("Give the ledger's file to the user that runs the pipelines."),
     "TableDenied": _OWNER,
     "JobDenied": _OWNER,
@@ -102,11 +125,21 @@ ADVICE: Mapping[str, Advice] = {
     "Fenced": _nothing("Nothing: another run decided the batch, and this one is over."),
     "IllegalTransition": _RECOVERED,
     "RangeConflict": _nothing("Nothing: the next run plans again."),
-    "PipelineConflict": _again("Put the pipeline's file back, or use another name and table."),
+    "PipelineConflict": _again(
+        "First put the source and the table's path in the pipeline's file back to what the message names. A pipeline "
+        "of its own needs another name and table.",
+        field="table",
+    ),
     "TimelineUnreadable": Advice(
-        "Look after the table's storage: mounts, credentials, endpoint. Batches go on once it is back. Only if the "
-        "table was deleted for good, say so.",
+        "If the table's path in the pipeline's file was edited, put it back. Else look after the table's storage: "
+        "mounts, credentials, endpoint. Batches go on once it is back. Only if the table was deleted for good, say so.",
         (Act.TABLE_IS_GONE,),
+        field="table",
+    ),
+    "WritesRefused": Advice(
+        "Make room on the disk that the message names, raise its quota, or mount it writable. Nothing is lost: runs "
+        "go on by themselves, and no table has to be made anew.",
+        run=True,
     ),
     "TableSilent": _again(
         "Look after the mount below the table. A fleet's scheduled runs ask again after ten minutes."
@@ -125,8 +158,8 @@ ADVICE: Mapping[str, Advice] = {
         "and its quarantine to before it, and then make the ledger anew.",
         (Act.ACCEPT_ERASED, Act.REBUILD_LEDGER),
     ),
-    "ColumnMismatch": _again("Do what the message says of each column, in the pipeline's file."),
-    "TableMismatch": _again("Correct the path, or find out who else writes the table."),
+    "ColumnMismatch": _again("Do what the message says of each column, in the pipeline's file.", field="columns"),
+    "TableMismatch": _again("Correct the path, or find out who else writes the table.", field="table"),
     "LedgerAhead": _REBUILD,
     "LedgerLost": _REBUILD,
     "RangesDoubled": Advice(

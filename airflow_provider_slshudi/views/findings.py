@@ -112,8 +112,11 @@ def _gaps(ledger: Ledger, view: PipelineView) -> Iterator[str]:
 
 
 def _keys(ledger: Ledger, view: PipelineView) -> Iterator[str]:
-    for key in new_keys(ledger, view.now - WINDOW, [view.name])[:_MOST_KEYS]:
-        yield f"a new key that no column names, so it is dropped: {key.counted}"
+    keys = new_keys(ledger, view.now - WINDOW, [view.name])
+    # The first that a rest column took are those with which the pipeline began, and are no news.
+    began = min((key.first for key in ledger.unnamed_keys([view.name])), default=view.now)
+    for key in [key for key in keys if key.kept_in is None or key.first > began][:_MOST_KEYS]:
+        yield f"a new key that no column names, {key.fate}: {key.counted}"
 
 
 def _said(limit: timedelta) -> str:

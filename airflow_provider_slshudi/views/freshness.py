@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Event, Kind, Past, RangeTotals, State, Transaction
 from airflow_provider_slshudi.transaction.record import PROMISE, SINCE
-from airflow_provider_slshudi.views.words import amount, items, rate, span
+from airflow_provider_slshudi.views.words import Text, amount, items, rate, span
 
 NEWEST = 20
 """Among so many batches the tail's newest one is looked for."""
@@ -83,7 +83,8 @@ def late(ledger: Ledger, past: Sequence[Past]) -> str:
     if freshness is None or not freshness.is_late:
         return ""
     batch, *before = (item.transaction for item in _from_newest(past) if item.transaction.kind is Kind.TAIL)
-    return f"batch {batch.id}: {why_late(batch, freshness, ledger.totals(batch.id), before[0] if before else None)}"
+    why = why_late(batch, freshness, ledger.totals(batch.id), before[0] if before else None)
+    return Text("batch {id}: {why}", id=batch.id, why=why)
 
 
 def _from_newest(past: Sequence[Past]) -> Sequence[Past]:
@@ -104,37 +105,52 @@ def why_late(batch: Transaction, found: Freshness, totals: Iterable[RangeTotals]
         before: see above.
     """
     took = found.seconds - found.waited
-    summary = f"its logs were visible after up to {span(found.seconds)}, {span(found.promised)} are promised"
+    said = {"age": span(found.seconds), "promised": span(found.promised)}
+    summary = Text("its logs were visible after up to {age}, {promised} are promised", **said)
+
+    def of(why: str) -> str:
+        return Text("{summary}. {why}", summary=summary, why=why)
+
     if batch.token > 1:
-        return f"{summary}. Its task died, and another one decided it"
+        return of(Text("Its task died, and another one decided it"))
     if found.waited > took and (why := _why_it_waited(batch, found.waited, took, before)):
-        return f"{summary}. {why}"
+        return of(why)
     reading = float((batch.manifest or {}).get("seconds") or 0.0)
     if reading < took / 2:
-        return (
-            f"{summary}. {span(took - reading)} went to what a batch costs whatever its size: starting tasks, starting "
-            "Spark, commits. Give Airflow's and Spark's machines more cores, or let the process that stays serve the "
-            "batches (SLSHUDI_RESIDENT_SECONDS)"
-            + (f"; or promise {span(_RESERVE * took)}" if _RESERVE * took > (found.promised or 0.0) else "")
+        fixed = Text(
+            "{span} went to what a batch costs whatever its size: starting tasks, starting Spark, commits. Give "
+            "Airflow's and Spark's machines more cores, or let the process that stays serve the batches "
+            "(SLSHUDI_RESIDENT_SECONDS)",
+            span=span(took - reading),
         )
-    return f"{summary}. {span(reading)} went to reading and writing {_slow(batch, found, totals, reading)}"
+        promise = Text("{fixed}; or promise {span}", fixed=fixed, span=span(_RESERVE * took))
+        return of(promise if _RESERVE * took > (found.promised or 0.0) else fixed)
+    slow = _slow(batch, found, totals, reading)
+    return of(Text("{span} went to reading and writing {slow}", span=span(reading), slow=slow))
 
 
 def _why_it_waited(batch: Transaction, waited: float, took: float, before: Transaction | None) -> str:
     """Why a batch that itself took less began late; empty where that is not known."""
     if before is None:
-        return f"No batch of the tail came shortly before it: {span(waited)} of that are from before its run began"
+        return Text(
+            "No batch of the tail came shortly before it: {span} of that are from before its run began",
+            span=span(waited),
+        )
     pause = (batch.created - before.changed).total_seconds()
     if min(pause, waited) > took:
-        return (
-            f"{span(min(pause, waited))} of that passed before its run began. Look whether the DAG was paused, and "
-            "whether Airflow has free slots of workers and pools"
+        return Text(
+            "{span} of that passed before its run began. Look whether the DAG was paused, and whether Airflow has free "
+            "slots of workers and pools",
+            span=span(min(pause, waited)),
         )
     if before.state is State.ABORTED:
-        return f"Batch {before.id} before it failed, and its logs were read anew: its page says why"
+        return Text("Batch {id} before it failed, and its logs were read anew: its page says why", id=before.id)
     busy = (before.changed - before.created).total_seconds()
     if busy > _LONG * took:
-        return f"{span(min(busy, waited))} of that passed while batch {before.id} was worked on: its page says on what"
+        spent = span(min(busy, waited))
+        return Text(
+            "{span} of that passed while batch {id} was worked on: its page says on what", span=spent, id=before.id
+        )
     return ""
 
 
@@ -145,15 +161,26 @@ def _slow(batch: Transaction, found: Freshness, totals: Iterable[RangeTotals], r
     (hot, most), (_, next_) = [*shards.most_common(2), (0, 0), (0, 0)][:2]
     read = rate(batch.bytes / reading)
     if found.total_limit is not None and batch.bytes / reading > _NEAR * found.total_limit:
-        return f"at {read}, the most that `source.total_bytes_per_second` allows. Raise it, and the project's quota"
+        return Text(
+            "at {rate}, the most that `source.total_bytes_per_second` allows. Raise it, and the project's quota",
+            rate=read,
+        )
     if found.shard_limit is not None and most / reading > _NEAR * found.shard_limit:
         if most > _HOT * next_:
-            return (
-                f"at {read}: shard {hot} has {amount(100 * most / batch.bytes)} % of the logs, and gives "
-                f"{rate(found.shard_limit)} at most. Split it"
+            return Text(
+                "at {rate}: shard {shard} has {percent} % of the logs, and gives {limit} at most. Split it",
+                rate=read,
+                shard=hot,
+                percent=amount(100 * most / batch.bytes),
+                limit=rate(found.shard_limit),
             )
-        return (
-            f"at {read}: its {len(shards)} shards give {rate(found.shard_limit)} each at most. Split them, or raise "
-            "`source.read_bytes_per_second` if the service allows it"
+        return Text(
+            "at {rate}: its {n} shards give {limit} each at most. Split them, or raise "
+            "`source.read_bytes_per_second` if the service allows it",
+            rate=read,
+            n=len(shards),
+            limit=rate(found.shard_limit),
         )
-    return f"at {read}. Give Spark more cores; or raise the quota, if the task's log tells of throttling"
+    return Text(
+        "at {rate}. Give Spark more cores; or raise the quota, if the task's log tells of throttling", rate=read
+    )

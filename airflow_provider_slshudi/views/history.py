@@ -15,7 +15,7 @@ from airflow_provider_slshudi.repair.recover import DECISION, Decided, decisions
 from airflow_provider_slshudi.views.cost import Cost, cost_of
 from airflow_provider_slshudi.views.freshness import Freshness, freshness_of
 from airflow_provider_slshudi.views.sides import Sides, sides_of
-from airflow_provider_slshudi.views.words import items
+from airflow_provider_slshudi.views.words import Text, items, span
 
 _STEPS = {State.PLANNED.value: "open", State.OPEN.value: "append and record", State.PREPARED.value: "commit"}
 """What a transaction goes through after each state."""
@@ -23,11 +23,12 @@ _STEPS = {State.PLANNED.value: "open", State.OPEN.value: "append and record", St
 
 @dataclass(frozen=True)
 class StepTime:
-    """The time between two states of a transaction; `name` says what happens in it."""
+    """The time between two states of a transaction; `name` says what happens in it, `parts` how it was spent."""
 
     name: str
     begin: datetime
     end: datetime
+    parts: str = ""
 
     @property
     def seconds(self) -> float:
@@ -134,7 +135,7 @@ def _batch(found: Transaction, events: Sequence[Event]) -> BatchView:
     own = f"{found.dag_id}/{found.run_id}"
     return BatchView(
         found,
-        _steps(events),
+        _steps(events, facts),
         None if files is None else int(files),
         None if stored is None else int(stored),
         int(facts.get("unfit") or 0),
@@ -144,6 +145,21 @@ def _batch(found: Transaction, events: Sequence[Event]) -> BatchView:
     )
 
 
-def _steps(events: Sequence[Event]) -> list[StepTime]:
+def _steps(events: Sequence[Event], facts: Mapping[str, Any]) -> list[StepTime]:
     changes = [event for event in events if event.what in State.__members__]
-    return [StepTime(_STEPS.get(one.what, one.what), one.at, other.at) for one, other in pairwise(changes)]
+    spent = {State.OPEN.value: _parts(facts)}
+    return [
+        StepTime(_STEPS.get(one.what, one.what), one.at, other.at, spent.get(one.what, ""))
+        for one, other in pairwise(changes)
+    ]
+
+
+def _parts(facts: Mapping[str, Any]) -> str:
+    """How the time of an append was spent; empty where its driver did not tell."""
+    if not (seconds := facts.get("seconds")):
+        return ""
+    waited = (facts.get("spent") or {}).get("waited")
+    append = Text("{span} in the append", span=span(seconds))
+    if waited:
+        append = Text("{append}, up to {span} of it waiting for limits of reading", append=append, span=span(waited))
+    return Text("{append}; the rest waiting for tasks to start, and recording", append=append)

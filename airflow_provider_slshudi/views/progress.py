@@ -17,6 +17,8 @@ from airflow_provider_slshudi.planning.windows import MOST_RANGES, filled, sizes
 from airflow_provider_slshudi.transaction.context import Work
 from airflow_provider_slshudi.transaction.plan import BackfillRequest, left_of
 
+DONE = "nothing is left to read"
+"""The result of a backfill that has ended well."""
 BATCHES = 20
 """The newest batches by which the pace is measured."""
 
@@ -108,6 +110,16 @@ class Progress:
         """Whether nothing is left."""
         return not self.groups_left
 
+    @property
+    def failure(self) -> str:
+        """Why its run failed; empty where it did not, or where others have read what was left."""
+        return "" if self.is_over else failure_of(self.deed)
+
+
+def failure_of(deed: AuditEntry) -> str:
+    """Why a backfill failed, the error's class first; empty of one that did not, or has not ended."""
+    return "" if deed.result in (None, DONE) else str(deed.result)
+
 
 def began(work: Work, who: str, said: str, run: str, cursors: Mapping[int, tuple[int, int]]) -> None:
     """Keeps that a backfill began, once for each `run`, and how much of its `cursors` no batch has committed.
@@ -136,14 +148,19 @@ def began(work: Work, who: str, said: str, run: str, cursors: Mapping[int, tuple
 def ended(work: Work, run: str) -> None:
     """Keeps that nothing is left of the backfill that began with `run`; never fails."""
     try:
-        work.ledger.answer(work.pipeline.name, BACKFILL, run, "nothing is left to read")
+        work.ledger.answer(work.pipeline.name, BACKFILL, run, DONE)
     except LedgerError as error:
         _log.warning("that the backfill ended is not kept: %s", error)
 
 
+def refused(ledger: Ledger, pipeline: str) -> list[AuditEntry]:
+    """The newest requests for a backfill that failed before a batch began, the newest first."""
+    return [deed for deed in ledger.audit_entries(pipeline, _NEWEST, BACKFILL) if not deed.about]
+
+
 def progress(ledger: Ledger, pipeline: str) -> list[Progress]:
     """How far the newest backfills are, the newest first; asks the ledger alone."""
-    deeds = [deed for deed in ledger.audit_entries(pipeline, _NEWEST, BACKFILL) if deed.about is not None]
+    deeds = [deed for deed in ledger.audit_entries(pipeline, _NEWEST, BACKFILL) if deed.about]
     if not deeds:
         return []
     covered, density = by_shard(ledger.coverage(pipeline)), ledger.density(pipeline)

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
+from airflow_provider_slshudi.handover.names import BACKFILL, Act
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import (
     GONE,
+    AuditEntry,
     BacklogSample,
     Kind,
     Standing,
@@ -21,6 +23,8 @@ from airflow_provider_slshudi.ledger.records import (
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.planning.windows import estimate, unread
 from airflow_provider_slshudi.transaction.dangling import SILENT_AFTER
+from airflow_provider_slshudi.views.progress import failure_of
+from airflow_provider_slshudi.views.words import Text, moment
 
 WINDOW = timedelta(hours=1)
 """How far back rates and curves go."""
@@ -87,6 +91,7 @@ class PipelineView:
         lag: None if no look at the service was kept.
         fresh: log time (unix seconds) of the newest visible row; None if unknown.
         unnamed: None if batches saw no key that no column names.
+        failed_backfill: the newest backfill, if it failed and its failure was not dismissed.
         curve: unread bytes (groups, where bytes are unknown) of the last hour's looks, oldest first.
     """
 
@@ -102,6 +107,7 @@ class PipelineView:
     live: list[Transaction]
     troubles: list[Trouble]
     unnamed: UnnamedCount | None
+    failed_backfill: AuditEntry | None
     curve: list[int]
     now: datetime
 
@@ -141,9 +147,15 @@ def view_of(standing: Standing) -> PipelineView:
         standing.live,
         standing.troubles,
         standing.unnamed,
+        _failed_backfill(standing.acts),
         _curve(standing.sightings),
         standing.now,
     )
+
+
+def _failed_backfill(acts: Sequence[AuditEntry]) -> AuditEntry | None:
+    newest = next((entry for entry in acts if entry.act in (BACKFILL, Act.DISMISS.value)), None)
+    return newest if newest is not None and newest.act == BACKFILL and failure_of(newest) else None
 
 
 def unread_of(standing: Standing) -> list[Range]:
@@ -175,25 +187,29 @@ def _need(standing: Standing, lag: Lag | None) -> tuple[Need, str]:
     stopped = [item for item in standing.troubles if not item.waits or standing.now - item.since > SILENT_AFTER]
     if stopped:
         first = stopped[0]
-        return Need.LOOK, f"{first.dag_id} failed at {first.step}: {first.error}"
+        return Need.LOOK, Text("{dag} failed at {step}: {error}", dag=first.dag_id, step=first.step, error=first.error)
     silent = [live for live in standing.live if standing.now - live.heartbeat > SILENT_AFTER]
     if silent:
-        return Need.LOOK, f"batch {silent[0].id} is {silent[0].state.value} and no run works on it"
+        state = Text(silent[0].state.value)
+        return Need.LOOK, Text("batch {id} is {state} and no run works on it", id=silent[0].id, state=state)
     in_vain = _given_up(standing.newest)
     if in_vain >= _IN_VAIN:
-        return Need.LOOK, f"the last {in_vain} batches were all given up"
+        cause = next((item.error for item in standing.newest if item.state is State.ABORTED and item.error), "")
+        given_up = Text("the last {n} batches were all given up", n=in_vain)
+        return Need.LOOK, Text("{given_up}, the newest: {cause}", given_up=given_up, cause=cause) if cause else given_up
     if _expires_soon(lag, standing.kept):
-        return Need.EXPIRES, "the service drops unread logs soon"
+        return Need.EXPIRES, Text("the service drops unread logs soon")
     waiting = [trouble for trouble in standing.troubles if trouble.waits]
     if waiting:
-        return Need.WAITS, f"{waiting[0].dag_id} waits at {waiting[0].step}: {waiting[0].error}"
+        first = waiting[0]
+        return Need.WAITS, Text("{dag} waits at {step}: {error}", dag=first.dag_id, step=first.step, error=first.error)
     if lag is None:
-        return Need.UNKNOWN, "no run has looked at the service yet"
+        return Need.UNKNOWN, Text("no run has looked at the service yet")
     if standing.now - lag.seen > UNSEEN:
-        return Need.WAITS, f"no run has looked at the service since {lag.seen:%Y-%m-%d %H:%M} UTC"
+        return Need.WAITS, Text("no run has looked at the service since {at}", at=moment(lag.seen))
     if standing.live:
-        return Need.NOTHING, "a batch is under way"
-    return Need.NOTHING, "the next run reads what is unread" if lag.groups else "all that was seen is read"
+        return Need.NOTHING, Text("a batch is under way")
+    return Need.NOTHING, Text("the next run reads what is unread") if lag.groups else Text("all that was seen is read")
 
 
 def _given_up(newest: Sequence[Transaction]) -> int:

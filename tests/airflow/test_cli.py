@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_slshudi import __version__, cli
+from airflow_provider_slshudi import __version__, cli, settings
 from airflow_provider_slshudi.cli.common import print_table
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.ledger.records import Kind
@@ -53,6 +53,22 @@ def test_plan_shows_what_the_next_batch_would_read_and_reserves_nothing(
     assert cli.main(["plan", "ad_events"]) == 0
     assert "log groups" in capsys.readouterr().out
     assert LedgerHook().ledger().pipelines() == []
+
+
+def test_commands_say_that_a_table_s_path_was_edited_before_they_speak_of_a_table_that_is_gone(
+    pipelines: Path, ledger_connection: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_pipeline(pipelines / "ad_events.yaml", tmp_path / "edited")
+    source = settings.pipeline("ad_events").source.identity
+    ledger = LedgerHook().ledger()
+    ledger.register("ad_events", source, f"file://{tmp_path}/lake")
+    ledger.opened(ledger.begin("ad_events", Kind.TAIL, [Range(0, 0, 1)], "tail", "run-1").id, 1, "instant")
+    assert cli.main(["plan", "ad_events"]) == 1
+    plan_says = capsys.readouterr().err
+    assert cli.main(["doctor", "ad_events"]) == 1
+    for said in (plan_says, capsys.readouterr().out):
+        assert "put `table.path` back" in said and f"{tmp_path}/lake" in said and f"{tmp_path}/edited" in said
+        assert "table-is-gone" not in said
 
 
 def test_ledger_show_lists_transactions_and_shows_one_in_full(

@@ -80,10 +80,11 @@ def test_all_that_a_pipeline_needs_is_looked_at_and_nothing_is_changed(
         "ledger slshudi_ledger": {"connection", "tables", "TLS", "lease", "database's clock"},
         "Airflow": {"executor", "parallelism", "heartbeat", "test button", "DAGs", "pipelines"},
         "pipeline ad_events": {"file", "connection", "shards", "cursors", "retention", "service's clock", "Spark"}
-        | {"table", "table's files", "table's owner"},
+        | {"alerts", "table", "table's files", "table's owner"},
     }
     assert {about: {check for of, check in found if of == about} for about in wanted} == wanted
     # Where tests run, jars and archive may not be there yet.
+    assert found.pop(("pipeline ad_events", "alerts"))["verdict"] == "not known", "Airflow has no DAG of it"
     others = {item["verdict"] for (about, _), item in found.items() if about != "this machine"}
     plain = found[("pipeline ad_events", "connection")]
     assert plain["verdict"] == "warning" and "plain HTTP" in plain["seen"]

@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 import time
+from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -19,6 +21,8 @@ from aliyun.log import LogClient, LogItem, PutLogsRequest
 from airflow_provider_slshudi import cli, settings
 from airflow_provider_slshudi.config.load import load_pipeline
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.table import EventTimePartition
+from airflow_provider_slshudi.handover.names import alerts_by_pipeline
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.ledger.records import Kind, State
 from airflow_provider_slshudi.local import LocalSls
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
 
 SLS = "AIRFLOW_CONN_SLS_DEFAULT"
 ROLES = ("tail", "backfill", "maintenance", "recovery", "repair", "verify")
+ZonedAirflow = namedtuple("ZonedAirflow", "name")
 Logs = Sequence[Sequence[tuple[str | bytes, str | bytes]]]
 
 
@@ -197,6 +202,9 @@ def test_without_a_terminal_an_error_names_the_option_that_is_missing(
         ("--folder", "/no/such/folder", "there is no such folder"),
         ("--engines", "trino, athena", "expected some of spark, spark-hudi-1.0, "),
         ("--engines", "pyiceberg", "Airflow has no connection 'slshudi_iceberg'"),
+        ("--timezone", "Shanghai", "--timezone: 'Shanghai': "),
+        ("--alerts", "smtp:ada", "expected smtp: and mail addresses"),
+        ("--alerts", "smtp", "expected smtp:ADDRESS, slack, apprise"),
         ("--catalog", "lake", "--catalog is for --engines that need Iceberg"),
         ("--connection", "sls_other", "Airflow has no connection 'sls_other'"),
     ],
@@ -259,18 +267,76 @@ def test_on_a_terminal_it_asks_for_what_cannot_be_known_and_again_after_a_wrong_
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     logstore = filled([log(number) for number in range(30)])
-    answers = [PROJECT, "no-such-logstore", logstore, "/lake", f"file://{tmp_path}/lake", "", "ts", "trino", "end"]
+    answers = [PROJECT, "no-such-logstore", logstore, "/lake", f"file://{tmp_path}/lake"]
+    answers += ["", "ts", "Asia/Shanghai", "trino", "end", "pigeon", ""]
     terminal("".join(f"{line}\n" for line in answers))
     assert init() == 0
     shown = capsys.readouterr()
     pipeline = settings.pipeline("clicks")
     assert (pipeline.source.logstore, pipeline.source.start) == (logstore, "end")
     assert pipeline.table.path == f"file://{tmp_path}/lake" and pipeline.table.upsert is None
-    assert pipeline.table.partition is not None and pipeline.table.partition.column == "ts"
+    partition = pipeline.table.partition
+    assert isinstance(partition, EventTimePartition) and (partition.column, partition.timezone) == (
+        "ts",
+        "Asia/Shanghai",
+    )
     assert (pipeline.table.version, pipeline.mirror) == (6, None)
-    assert "the project has no such logstore" in shown.err and "expected a URI" in shown.err
+    for said in ("the project has no such logstore", "expected a URI", "expected smtp:ADDRESS, slack, apprise"):
+        assert said in shown.err
     assert "connection sls_default: the only one" in shown.err
     assert "begins where the shards end" in shown.out
+
+
+def test_a_logstore_of_the_pipelines_name_is_meant_and_the_days_are_airflows(
+    client: LogClient,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logstore = make_logstore(client, f"init-{uuid4().hex[:12]}", 1)
+    monkeypatch.setattr("airflow.settings.TIMEZONE", ZonedAirflow("Asia/Shanghai"))
+    options = ["--project", PROJECT, "--path", f"file://{tmp_path}/lake/clicks"]
+    assert init(*options, name=logstore.replace("-", "_").upper()) == 0
+    (file,) = (tmp_path / "dags" / "pipelines").iterdir()
+    pipeline = load_pipeline(file)
+    assert pipeline.source.logstore == logstore
+    assert (
+        isinstance(pipeline.table.partition, EventTimePartition)
+        and pipeline.table.partition.timezone == "Asia/Shanghai"
+    )
+    assert "the ledger is new: the first run of a pipeline makes its tables" in capsys.readouterr().err
+
+
+def test_a_new_pipeline_has_a_watch_that_tells_or_says_that_nobody_is_told(
+    filled: Callable[..., str], dags: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = given(filled([log(1)]), tmp_path)
+    assert init(*options) == 0
+    assert "Airflow tells no person of failures" in capsys.readouterr().out
+    told = ["--alerts", "smtp:ada@shop.example,bob@shop.example"]
+    assert init(*options[:-1], f"file://{tmp_path}/lake/views", *told, name="views") == 0
+    shown = capsys.readouterr().out
+    assert "tells no person" not in shown and "airflow dags unpause views_watch" in shown
+    assert "airflow connections add smtp_default" in shown, "Airflow has none"
+    bag = BundleDagBag(str(dags), bundle_path=dags, bundle_name="dags")
+    assert not bag.import_errors
+    watch: Any = bag.dags["views_watch"].tasks[0]
+    (notifier,) = watch.on_failure_callback
+    assert notifier.to == ["ada@shop.example", "bob@shop.example"]
+    tagged = [(tag, dag.dag_id) for dag in bag.dags.values() for tag in dag.tags]
+    assert alerts_by_pipeline(tagged, ()) == {"clicks": False, "views": True}
+    assert alerts_by_pipeline(tagged, {"views_watch"})["views"] is False, "a paused watch tells nobody"
+
+
+@pytest.mark.parametrize("kind", ["slack", "apprise"])
+def test_a_notifier_whose_provider_is_not_installed_is_refused_with_its_name(
+    filled: Callable[..., str], dags: Path, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if find_spec(f"airflow.providers.{kind}") is not None:
+        pytest.skip("it is installed here")
+    assert init(*given(filled([log(1)]), tmp_path), "--alerts", kind) == 1
+    assert f"pip install apache-airflow-providers-{kind}" in capsys.readouterr().err
+    assert left(dags) == []
 
 
 def test_what_the_connection_names_and_where_other_tables_lie_is_offered(

@@ -64,7 +64,7 @@ def test_the_file_of_a_new_pipeline_is_suggested_and_what_a_file_leaves_out(
     assert types == {
         "log_time": ("__time__", "timestamp", "seconds"),
         "source": ("__source__", "string", None),
-        "event_id": ("Event Id", "bigint", None),
+        "event_id": ("Event Id", "int", None),
         "at": ("at", "timestamp", "iso8601"),
         "odd_key": ("odd: #key", "string", None),
         "price": ("price", "double", None),
@@ -109,7 +109,8 @@ def test_keys_that_batches_saw_and_no_column_names_are_listed(
     # What the file names by now is not listed, before any batch.
     columns = [*ad_events(tmp_path / "table").model_dump(mode="json", exclude_none=True)["columns"], {"name": "zip"}]
     assert [key["key"] for key in listed("--json", columns=columns)["keys"]] == ["city"]
-    assert listed("--json", rest_column="rest")["keys"] == []
+    assert {key["kept_in"] for key in listed("--json")["keys"]} == {None}
+    assert {key["kept_in"] for key in listed("--json", rest_column="rest")["keys"]} == {"rest"}
 
 
 def test_suggest_needs_a_pipeline_or_a_logstore(capsys: pytest.CaptureFixture[str]) -> None:

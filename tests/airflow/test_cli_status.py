@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_slshudi.cli import main
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
@@ -14,6 +15,7 @@ from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator
 from airflow_provider_slshudi.operators.batch import SlsHudiPlanOperator
 from airflow_provider_slshudi.planning.ranges import Range
+from airflow_provider_slshudi.transaction.settle import register
 from tests.airflow.operators.conftest import put  # noqa: F401  the pipeline `ad_events` and its logs
 from tests.airflow.operators.runs import in_run
 from tests.seen import committed, registered, saw
@@ -57,6 +59,24 @@ def test_metrics_are_prometheus_text(ledger: Ledger, capsys: Capture) -> None:
     assert 'slshudi_needs_person{pipeline="clicks"} 0' in capsys.readouterr().out
 
 
+def test_before_the_first_run_status_says_so_in_a_sentence(ledger_connection: Path, capsys: Capture) -> None:
+    assert main(["status"]) == 0
+    assert capsys.readouterr().out.endswith("No pipeline has run yet: its first run makes the ledger's tables.\n")
+    assert not ledger_connection.exists()
+
+
+@pytest.mark.parametrize(("known", "said"), [({"clicks": False}, True), ({"clicks": True}, False), ({}, False)])
+def test_status_says_of_whose_failures_nobody_is_told_where_airflow_knows(
+    ledger: Ledger, capsys: Capture, monkeypatch: pytest.MonkeyPatch, known: dict[str, bool], said: bool
+) -> None:
+    registered(ledger, "clicks")
+    monkeypatch.setattr("airflow_provider_slshudi.hooks.alerts.alerts", lambda: known)
+    for watched_by, tells in (("", said), ("Prometheus", False)):
+        monkeypatch.setenv("AIRFLOW__SLSHUDI__WATCHED_BY", watched_by)
+        main(["status"])
+        assert ("clicks: Airflow tells no person of failures" in capsys.readouterr().out) is tells
+
+
 def test_lag_asks_the_service(put: Put, ledger: Ledger, capsys: Capture) -> None:  # noqa: F811
     put(5)
     SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run())
@@ -91,6 +111,19 @@ def test_how_far_a_backfill_is(put: Put, ledger: Ledger, capsys: Capture) -> Non
     (found,) = json.loads(capsys.readouterr().out)
     (live,) = ledger.live("ad_events")
     assert (found["groups_left"], found["share"], found["live"]) == (5, 0, live.id)
+
+
+def test_a_backfill_that_failed_is_told_by_status_and_progress(put: Put, ledger: Ledger, capsys: Capture) -> None:  # noqa: F811
+    put(5)
+    plan = SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events")
+    register(plan.work(in_run()))
+    with pytest.raises(AirflowFailException):
+        plan.execute(in_run(("ad_events_backfill", "typed"), cursors={"7": ["1", "2"]}))
+    capsys.readouterr()  # the step's log
+    for command in (["status"], ["backfill", "ad_events", "--progress"]):
+        main(command)
+        told = capsys.readouterr().out
+        assert "cursors {'7': ['1', '2']}" in told and "failed: ConfigError: " in told and "no shard 7" in told
 
 
 @pytest.mark.parametrize(

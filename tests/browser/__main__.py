@@ -1,11 +1,13 @@
 """Every page in headless Chromium: `make browser`; with --pictures FOLDER the pictures of the docs: `make screenshots`.
 
-Ends with 1 if a page is slower than two seconds, shows an error of a script, or leaves the window's width.
+Each page is shown in English and Chinese, light and dark, 800, 1,440 and 2,560 pixels wide. Ends with 1 if one takes
+more than a second, shows an error of a script, leaves the window, breaks a rule of WCAG AA, or is not translated.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import tempfile
 import time
@@ -15,34 +17,43 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from airflow_provider_slshudi.cli.demo.airflow_process import HOST
 from airflow_provider_slshudi.handover.names import PREFIX
+from airflow_provider_slshudi.plugins.language import CHINESE, ENGLISH
+from tests.browser.looks import leaving, untranslated, violations
 from tests.browser.world import LONG, WIDE, World, exit_code, world
 from tests.needs import CHROMIUM
 
-MOST_SECONDS = 2.0
-PICTURED = {("all", "light"), ("pipeline", "dark"), ("backfill", "light"), ("abandon", "narrow")}
-"""The pages that the docs show, and how."""
-LOOKS = {
-    "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
-    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
-    "narrow": {"color_scheme": "light", "viewport": {"width": 400, "height": 800}},
+MOST_SECONDS, _TRIES = 1.0, 3
+WIDTHS, HEIGHT = (800, 1_440, 2_560), 900
+PICTURED = {
+    ("all", "light", 1_440): "page-all-light.png",
+    ("pipeline", "dark", 1_440): "page-pipeline-dark.png",
+    ("backfill", "light", 1_440): "page-backfill-light.png",
+    ("abandon", "light", 800): "page-abandon-narrow.png",
 }
+"""The pages that the docs show, in English, and the names of their pictures."""
 
 
 def pages(found: World) -> dict[str, str]:
     """Each page's address, by its name."""
     of_wide = f"/pipelines/{WIDE}"
-    paths = {"all": "/", "pipeline": of_wide, "history": f"/pipelines/{LONG}", "backfill": f"{of_wide}/backfill"}
-    paths |= {"transaction": f"/transactions/{found.done}", "waiting": f"/transactions/{found.live}"}
-    paths |= {"abandon": f"{of_wide}/acts/abandon?transaction={found.live}"}
+    paths = {"all": "/", "pipeline": of_wide, "hour": f"{of_wide}?span=1h", "week": f"/pipelines/{LONG}?span=7d"}
+    paths |= {"batch": f"/transactions/{found.done}", "waiting": f"/transactions/{found.live}"}
+    paths |= {"backfill": f"{of_wide}/backfill", "abandon": f"{of_wide}/acts/abandon?transaction={found.live}"}
+    paths |= {"gap": f"{of_wide}/acts/accept-gap", "skip": f"{of_wide}/acts/skip", "small": "/pipelines/mine_023"}
     return {name: f"{found.airflow.url}{PREFIX}{path}" for name, path in paths.items()}
 
 
-def context(browser: Browser, found: World, look: str) -> BrowserContext:
-    """A window of somebody who is logged in."""
-    made = browser.new_context(**LOOKS[look])  # type: ignore[arg-type]  # its parts are of different types
+def context(browser: Browser, found: World, theme: str, language: str = ENGLISH) -> BrowserContext:
+    """A window of a user who is logged in."""
+    window = browser.new_context(
+        color_scheme="dark" if theme == "dark" else "light",
+        locale=language,
+        timezone_id="Asia/Shanghai",
+        viewport={"width": WIDTHS[1], "height": HEIGHT},
+    )
     token = found.airflow.login("admin").cookies["_token"]
-    made.add_cookies([{"name": "_token", "value": str(token), "domain": HOST, "path": "/"}])
-    return made
+    window.add_cookies([{"name": "_token", "value": str(token), "domain": HOST, "path": "/"}])
+    return window
 
 
 def watched(window: BrowserContext, wrong: list[str]) -> Page:
@@ -53,45 +64,68 @@ def watched(window: BrowserContext, wrong: list[str]) -> Page:
     return page
 
 
-def look(browser: Browser, found: World, name: str, pictures: Path | None) -> list[str]:
-    """Opens every page in one look; returns what is wrong."""
-    wrong: list[str] = []
-    window = context(browser, found, name)
-    page = watched(window, wrong)
-    page.goto(pages(found)["all"])  # the first request makes the application
-    for title, address in pages(found).items():
+def opened(page: Page, address: str) -> float:
+    """Shows a page; returns the seconds that it took, the best of three where a busy machine made it slow."""
+    best = float("inf")
+    for _ in range(_TRIES):
         begin = time.monotonic()
-        page.goto(address, wait_until="load")
-        seconds = time.monotonic() - begin
-        print(f"{name:7} {title:12} {seconds:5.2f} s")
-        if seconds > MOST_SECONDS:
-            wrong.append(f"{address}: {seconds:.2f} s, allowed are {MOST_SECONDS}")
-        if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
-            wrong.append(f"{address}: wider than the window in look {name}")
-        if pictures is not None and (title, name) in PICTURED:
-            page.screenshot(path=pictures / f"page-{title}-{name}.png")
+        answer = page.goto(address, wait_until="load")
+        best = min(best, time.monotonic() - begin)
+        assert answer is not None and answer.ok, f"{address}: {answer and answer.status}"
+        if best <= MOST_SECONDS:
+            break
+    return best
+
+
+def look(browser: Browser, found: World, theme: str, language: str, pictures: Path | None) -> list[str]:
+    """Opens every page in one theme and language; returns what is wrong."""
+    wrong: list[str] = []
+    window = context(browser, found, theme, language)
+    page = watched(window, wrong)
+    # The first request makes the application, and the script tells it the language and the time zone.
+    page.goto(pages(found)["all"])
+    page.wait_for_function("document.body.dataset.zone === 'Asia/Shanghai'")
+    for name, address in pages(found).items():
+        seconds = opened(page, address)
+        # What other pages of a table have is like what is shown, and takes the checks long.
+        page.evaluate("document.querySelectorAll('tr[hidden]').forEach((row) => row.remove())")
+        page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+        faults = [] if seconds <= MOST_SECONDS else [f"{seconds:.2f} s, allowed is {MOST_SECONDS}"]
+        faults += untranslated(page) if language == CHINESE else []
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": HEIGHT})
+            faults += [f"{width} px: {fault}" for fault in (*leaving(page), *violations(page))]
+            picture = PICTURED.get((name, theme, width))
+            if pictures is not None and language == ENGLISH and picture is not None:
+                page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = false; })")
+                page.screenshot(path=pictures / picture)
+        print(f"{theme:5} {language:5} {name:9} {seconds:5.2f} s", *faults, sep="\n  " if faults else " ")
+        wrong += [f"{name}, {theme}, {language}: {fault}" for fault in faults]
     window.close()
     return wrong
 
 
 def in_airflow(browser: Browser, found: World, pictures: Path | None) -> list[str]:
-    """The frame within Airflow's own pages: menu and tabs, colours, links out of the frame, and a button."""
+    """The frame within Airflow's own pages: menu and tabs, its language, links out of the frame, and a button."""
     wrong: list[str] = []
     window = context(browser, found, "dark")
-    page = window.new_page()
+    page = watched(window, wrong)
     page.goto(f"{found.airflow.url}/plugin/slshudi")
     frame = page.frame_locator("iframe")
-    frame.get_by_role("heading", name="Log pipelines").wait_for(timeout=60_000)
+    frame.get_by_role("heading", name="Log Pipelines").wait_for(timeout=60_000)
+    page.evaluate("localStorage.setItem('i18nextLng', 'zh-CN')")
+    frame.get_by_role("heading", name="日志管道").wait_for(timeout=10_000)
+    page.evaluate("localStorage.setItem('i18nextLng', 'en')")
+    frame.get_by_role("heading", name="Log Pipelines").wait_for(timeout=10_000)
     page.goto(f"{found.airflow.url}/dags/{WIDE}_tail/plugin/slshudi-dag")
     frame.get_by_role("heading", name=WIDE).wait_for(timeout=60_000)
     if pictures is not None:
         page.wait_for_timeout(1_500)
         page.screenshot(path=pictures / "page-tab-dark.png")
-    button = frame.get_by_role("button", name="run now").first
-    button.click()
-    begun = frame.get_by_text("Begun:").first
-    begun.wait_for(timeout=60_000)
-    begun.get_by_role("link").click()
+    frame.get_by_role("button", name="Run now").first.click()
+    queued = frame.get_by_text(f"The DAG {WIDE}_tail is paused").first
+    queued.wait_for(timeout=60_000)
+    queued.get_by_role("link").click()
     page.wait_for_url(f"**/dags/{WIDE}_tail/runs/**", timeout=60_000)
     window.close()
     return wrong
@@ -108,7 +142,11 @@ def main() -> int:
         sync_playwright() as playwright,
     ):
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        wrong = [item for name in LOOKS for item in look(browser, found, name, given.pictures)]
+        wrong = [
+            item
+            for theme, language in itertools.product(("light", "dark"), (ENGLISH, CHINESE))
+            for item in look(browser, found, theme, language, given.pictures)
+        ]
         wrong += in_airflow(browser, found, given.pictures)
         browser.close()
     return exit_code(wrong)

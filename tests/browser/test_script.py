@@ -13,9 +13,13 @@ from tests.needs import CHROMIUM, needs_chromium
 
 pytestmark = needs_chromium
 ADDRESS = "http://pages.test/pipelines/clicks"
-PAGE = """<body data-airflow=""><main><p>{said}</p>
+WORDS = '{{"begun": "Begun:", "queued": "Queued. {{dag}} is paused:"}}'
+PAGE = f"""<body data-airflow="" data-words='{WORDS}'>
+<main><p>{{said}}</p>
 <form class="trigger" data-dag="clicks_tail"><button>run now</button><output></output></form></main>
 <script src="/page.js"></script></body>"""
+
+SCRIPT = '<script src="/page.js"></script></body>'
 
 
 @pytest.fixture
@@ -46,7 +50,41 @@ def test_a_button_that_is_pressed_while_news_come_shows_its_answer(page: Page) -
     expect(page.locator("output")).to_have_text("Begun: run-1")
 
 
+def test_a_run_of_a_paused_dag_is_not_called_begun(page: Page) -> None:
+    run = json.dumps({"dag_id": "clicks_tail", "dag_run_id": "run-1"})
+    page.route("**/dags/clicks_tail/dagRuns", lambda route: route.fulfill(body=run, content_type="application/json"))
+    page.route("**/dags/clicks_tail", lambda route: route.fulfill(json={"is_paused": True}))
+    page.get_by_role("button", name="run now").click()
+    expect(page.locator("output")).to_have_text("Queued. clicks_tail is paused: run-1")
+
+
 def test_news_are_shown_while_nobody_is_at_work(page: Page) -> None:
     page.route(ADDRESS, lambda route: route.fulfill(body=PAGE.format(said="after"), content_type="text/html"))
     page.evaluate("refresh()")
     expect(page.locator("p")).to_have_text("after")
+
+
+def rows(first: int) -> str:
+    cells = "".join(
+        f"<tr><td>row {number}<td data-sort={number % 7}>{number % 7} s</tr>" for number in range(first, 40)
+    )
+    head = "<thead><tr><th>Name<th>Took</tr></thead>"
+    return f'<body><main><table data-list="rows">{head}<tbody>{cells}</tbody></table></main>'
+
+
+def test_a_table_stays_sorted_and_searched_when_news_come(page: Page) -> None:
+    page.route(ADDRESS, lambda route: route.fulfill(body=rows(0) + SCRIPT, content_type="text/html"))
+    page.goto(ADDRESS)
+    shown = page.locator("tbody tr:visible")
+    expect(shown).to_have_count(25)
+    page.get_by_role("button", name="Took").click()
+    expect(shown.first).to_contain_text("0 s")
+    page.get_by_role("button", name="Took").click()
+    expect(shown.first).to_contain_text("6 s")
+    page.get_by_role("searchbox").fill("row 1")
+    expect(shown).to_have_count(11)
+    page.get_by_role("searchbox").blur()
+    page.route(ADDRESS, lambda route: route.fulfill(body=rows(11) + SCRIPT, content_type="text/html"))
+    page.evaluate("refresh()")
+    expect(shown).to_have_count(9)
+    expect(shown.first).to_contain_text("6 s")

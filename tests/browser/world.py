@@ -64,8 +64,9 @@ def world(place: Path) -> Iterator[World]:
     for at, name in enumerate(names[2:]):
         _small(ledger, name, at)
     live, done = _wide(ledger)
-    registered(ledger, LONG, end=TRANSACTIONS)
+    registered(ledger, LONG, end=TRANSACTIONS + 1)
     _history(engine)
+    committed(ledger, LONG, [Range(0, TRANSACTIONS, TRANSACTIONS + 1)], "run-now")  # its DAG is known by this run
     saw(ledger, LONG, unread=0)
     environment = {
         "AIRFLOW__SLSHUDI__PIPELINES_FOLDER": folder,

@@ -28,7 +28,7 @@ def test_a_ledger_in_use_is_well(engine: Engine, url: str, looked: Looked) -> No
     assert {item.verdict for item in found.values()} == {OK}
     assert found["tables"].seen.startswith(f"{engine.dialect.name} ") and "this package's own" in found["tables"].seen
     assert looks.is_sqlite == (engine.dialect.name == "sqlite")
-    assert not looks.has_written("clicks")
+    assert not looks.has_written("clicks", "sls://shop/clicks", "file:///lake/clicks")
 
 
 def test_a_file_that_is_not_there_yet_is_tried_beside_it_and_not_made(tmp_path: Path, looked: Looked) -> None:
@@ -37,7 +37,7 @@ def test_a_file_that_is_not_there_yet_is_tried_beside_it_and_not_made(tmp_path: 
     assert {item.verdict for item in found.values()} == {OK}
     assert "not there" not in found["lease"].seen and "beside it" in found["lease"].seen
     assert list(tmp_path.iterdir()) == []
-    assert not looks.has_written("clicks")
+    assert not looks.has_written("clicks", "sls://shop/clicks", "file:///lake/clicks")
 
 
 @pytest.mark.parametrize(("place", "told"), [("", "is a folder"), ("none/ledger.db", "mkdir -p")])
@@ -128,7 +128,7 @@ def test_a_database_that_does_not_answer_is_wrong_and_its_password_is_not_told(l
     assert found["lease"].verdict is found["database's clock"].verdict is UNKNOWN
     assert "opensesame" not in str(found)
     with pytest.raises(LookupError):
-        looks.has_written("clicks")
+        looks.has_written("clicks", "sls://shop/clicks", "file:///lake/clicks")
 
 
 def test_a_connection_that_airflow_does_not_have_leaves_all_unknown(looked: Looked) -> None:
@@ -140,7 +140,7 @@ def test_a_connection_that_airflow_does_not_have_leaves_all_unknown(looked: Look
     assert found.pop("connection").verdict is WRONG
     assert {item.verdict for item in found.values()} == {UNKNOWN}
     with pytest.raises(LookupError):
-        looks.has_written("clicks")
+        looks.has_written("clicks", "sls://shop/clicks", "file:///lake/clicks")
 
 
 def test_a_connection_in_clear_to_another_machine_is_a_warning(

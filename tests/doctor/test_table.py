@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_slshudi.doctor.finding import Verdict
 from airflow_provider_slshudi.doctor.table import Place
-from airflow_provider_slshudi.exceptions import LedgerError
+from airflow_provider_slshudi.exceptions import LedgerError, PipelineConflict
 from airflow_provider_slshudi.hudi.layout import PROPERTIES
 from airflow_provider_slshudi.storage.files import Storage
 from tests.doctor.conftest import Looked
@@ -47,6 +47,16 @@ def test_a_table_is_written_read_and_deleted_in_this_package_s_own_folder(tmp_pa
 def test_a_table_that_the_ledger_knows_and_that_is_not_there_is_wrong(tmp_path: Path, looked: Looked) -> None:
     found = looked(Place(f"file://{tmp_path}/clicks", lambda: True).checks("table"))
     assert found["table"].verdict is WRONG and "mounted" in found["table"].mend
+
+
+def test_a_table_s_path_that_was_edited_is_told_before_a_mount_is_looked_for(tmp_path: Path, looked: Looked) -> None:
+    def another() -> bool:
+        raise PipelineConflict("put `table.path` back", pipeline="clicks", other="file:///lake/clicks")
+
+    Storage(f"file://{tmp_path}/taken").write(PROPERTIES, b"hoodie.table.name=clicks\n")
+    for path in ("clicks", "taken"):
+        found = looked(Place(f"file://{tmp_path}/{path}", another).checks("table"))["table"]
+        assert found.verdict is WRONG and "put `table.path` back" in found.seen and "mounted" not in found.mend
 
 
 @pytest.mark.parametrize("error", [LookupError("no ledger"), LedgerError("refused")])

@@ -335,3 +335,27 @@ def test_the_table_of_states_is_the_whole_table() -> None:
     assert LIVE == (State.PLANNED, State.OPEN, State.PREPARED)
     assert origins(State.ABORTED) == LIVE
     assert origins(State.PLANNED) == ()
+
+
+def test_an_aborted_transaction_says_which_step_failed_and_why_it_was_decided(ledger: Ledger) -> None:
+    failing = begin(ledger)
+    message = "append failed: the disk is full. Nothing of it is committed; make room"
+    of_step = (PIPELINE, "tail", "run-1", "append")
+    for _ in range(3):
+        ledger.note_trouble(*of_step, "JobFailed", message, waits=True, transaction=failing.id)
+    assert [event.detail for event in ledger.events(failing.id) if event.what == "failed"] == [
+        "append failed: JobFailed: append failed: the disk is full"
+    ], "a retry that fails alike is told once"
+    taken = ledger.take_over(failing.id, "its run has ended")
+    aborted = ledger.aborted(failing.id, taken.token, "timeline NOTHING: nothing was written")
+    assert aborted.error == (
+        "append failed: JobFailed: append failed: the disk is full; timeline NOTHING: nothing was written"
+    )
+    ledger.note_trouble(*of_step, "Fenced", "too late", waits=False, transaction=failing.id)
+    assert ledger.events(failing.id)[-1].what == "ABORTED", "what comes after the decision is no cause of it"
+
+
+def test_an_aborted_transaction_whose_process_was_killed_says_so(ledger: Ledger) -> None:
+    killed = begin(ledger)
+    taken = ledger.take_over(killed.id, "its process is gone: worker-1")
+    assert str(ledger.aborted(killed.id, taken.token, "rolled back").error).startswith("its process is gone: worker-1;")

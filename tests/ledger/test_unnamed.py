@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Container
 from datetime import timedelta
 
-from sqlalchemy import Engine, update
+import pytest
+from sqlalchemy import Engine, text, update
 
-from airflow_provider_slshudi.config.columns import NamedKeys
 from airflow_provider_slshudi.ledger import models
+from airflow_provider_slshudi.ledger.engine import VERSION_TABLE, migrate
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.new_keys import FORGOTTEN, MOST
 from airflow_provider_slshudi.ledger.records import Kind, StartPositions, Transaction, UnnamedCount, UnnamedKey
@@ -69,11 +70,20 @@ def test_a_key_that_a_column_names_by_now_is_forgotten_and_told_again_later(ledg
     assert [key.key for key in saw(ledger, one, {"city": 1})] == ["city"]
 
 
-def test_a_column_that_keeps_all_forgets_all(ledger: Ledger) -> None:
+def test_columns_that_name_all_forget_all(ledger: Ledger) -> None:
     one = batch(ledger)
     saw(ledger, one, {"city": 1, "zip": 1})
-    assert saw(ledger, one, {}, named=NamedKeys([], has_rest=True)) == []
+    assert saw(ledger, one, {}, named={"city", "zip"}) == []
     assert ledger.unnamed_keys() == []
+
+
+def test_a_key_that_another_column_keeps_is_told_with_it_and_as_dropped_once_it_is(ledger: Ledger) -> None:
+    one = batch(ledger)
+    of_batch = PIPELINE, one.id, 100
+    keys = ledger.save_new_keys(*of_batch, {"city": 1, "a $.b": 1}, {}, COLUMNS, kept_in={"city": "rest"})
+    assert {key.key: key.fate for key in keys} == {"city": "so it goes to `rest`", "a $.b": "so it is dropped"}
+    assert ledger.save_new_keys(*of_batch, {"city": 1}, {}, COLUMNS) == [], "it was told before"
+    assert {key.key: key.kept_in for key in ledger.unnamed_keys()} == {"city": None, "a $.b": None}
 
 
 def test_texts_that_databases_take_for_one_are_two_and_any_text_is_kept(ledger: Ledger) -> None:
@@ -119,10 +129,11 @@ def test_keys_cost_as_many_statements_whatever_their_number_and_mostly_none_is_w
     # An event is written where some are new.
     assert costs[2] == costs[3] == min(costs), costs
     assert costs[0] == costs[1]
-    saw(ledger, one, {}, named=NamedKeys([], has_rest=True))
+    every_key = {f"k{number}" for number in range(200)}
+    saw(ledger, one, {}, named=every_key)
     with counted(engine) as sent:
         saw(ledger, one, {})
-        saw(ledger, one, {}, named=NamedKeys([], has_rest=True))
+        saw(ledger, one, {}, named=every_key)
     assert not [statement for statement, _ in sent if statement.split()[0] in ("INSERT", "UPDATE", "DELETE")]
     assert not [statement for statement, _ in sent if "FOR UPDATE" in statement]
 
@@ -170,3 +181,14 @@ def test_a_rebuild_of_the_ledger_keeps_them(ledger: Ledger) -> None:
     ledger.aborted(one.id, 1, "for a test")
     ledger.rebuild(PIPELINE, [], StartPositions())
     assert [key.key for key in ledger.unnamed_keys()] == ["city"]
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["upgraded", "killed while it was"])
+def test_a_ledger_of_the_version_before_keeps_its_keys(engine: Engine, ledger: Ledger, killed: bool) -> None:
+    (before,) = saw(ledger, batch(ledger), {"city": 1})
+    with engine.begin() as connection:
+        if not killed:
+            connection.execute(text(f"ALTER TABLE {models.unnamed_keys.name} DROP COLUMN kept_in"))
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0001'"))  # noqa: S608 - a constant
+    migrate(engine)
+    assert ledger.unnamed_keys() == [before]

@@ -86,6 +86,31 @@ def test_expired_data_fails_and_names_what_is_lost() -> None:
     error = caught.value
     assert (error.pipeline, error.shard, error.begin, error.end) == ("clicks", 0, 20, 50)
     assert isinstance(error, TerminalError)
+    assert [(other.shard, other.begin, other.end) for other in error.others] == [(3, 1, 5)]
+    for said in ("shard 0 no longer holds the log groups [20, 50), which were never read: 30 of them", "shard 3"):
+        assert said in str(error)
+    assert "Together these are 34 log groups of 2 shards" in str(error)
+
+
+def test_shards_of_which_logs_are_lost_in_different_ways_are_all_named() -> None:
+    windows = [
+        window(0, 50, 60, duty=10),
+        ShardWindow(1, 10, 30, 30, open_end=True),
+        ShardWindow(2, 7, 7, 9, open_begin=True),
+    ]
+    with pytest.raises(DataExpired) as caught:
+        plan_tail("clicks", windows, [Range(1, 10, 30)], ONE_BYTE, limits(100), "fail")
+    losses = [caught.value, *caught.value.others]
+    assert [(loss.shard, loss.more, loss.unseen) for loss in losses] == [
+        (0, False, False),
+        (1, True, False),
+        (2, False, True),
+    ]
+
+
+def test_of_very_many_losses_the_first_are_named_and_all_are_counted() -> None:
+    with pytest.raises(DataExpired, match=r"and 80 more losses.* 4,000 log groups of 100 shards"):
+        plan_tail("p", [window(shard, 50, 60, duty=10) for shard in range(100)], [], ONE_BYTE, limits(5), "fail")
 
 
 def test_expired_data_is_recorded_as_a_gap_where_the_pipeline_says_so() -> None:

@@ -60,7 +60,9 @@ def of_values(*values: str | bytes) -> Suggestion:
         (["true", "false"], "boolean", None),
         (["true", "F"], "string", None),
         (["True", "False"], "string", None),
-        (["1", "0"], "bigint", None),
+        (["1", "0"], "int", None),
+        (["200", "-404"], "int", None),
+        (["2147484"], "bigint", None),  # a thousand times it is more than an int takes
         (["99999999999999999999"], "string", None),
         ([str(NOW), str(NOW + 5)], "timestamp", "seconds"),
         ([f"{NOW}123"], "timestamp", "millis"),
@@ -202,7 +204,7 @@ NUMBERS = st.one_of(
 @given(st.lists(NUMBERS, min_size=1, max_size=3))
 def test_a_suggested_number_prints_as_every_text_that_was_seen(values: list[str]) -> None:
     found = of_values(*values)
-    if found.type in ("bigint", "double"):
+    if found.type in ("int", "bigint", "double"):
         numbers = convert(pa.array([v.encode() for v in values], pa.binary()), ColumnSpec("", found.type, ""))
         printed = [format(Decimal(repr(number)), "f") for number in numbers.to_pylist()]
         if found.type == "double":

@@ -34,7 +34,9 @@ def read(pacer: Pacer, clock: Clock, pulls: int, size: int) -> float:
 
 def test_bytes_are_kept_to_their_rate() -> None:
     pacer, clock = pacer_of(Limits(10e6, 1e6))
-    assert read(pacer, clock, 101, 5_000_000) == pytest.approx(101 * 0.5, abs=1.6)
+    seconds = read(pacer, clock, 101, 5_000_000)
+    assert seconds == pytest.approx(101 * 0.5, abs=1.6)
+    assert pacer.waited == pytest.approx(seconds), "nothing else takes time on this clock"
 
 
 def test_reads_are_kept_to_their_rate() -> None:

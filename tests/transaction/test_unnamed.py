@@ -18,6 +18,7 @@ from airflow_provider_slshudi.handover.batch_files import Attempt, Manifest, Unn
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import State, UnnamedKey
 from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.views.findings import Limits, findings
 from tests.scenarios import Scenario, log
 
 
@@ -64,7 +65,24 @@ def test_a_batch_tells_new_keys_once_and_a_column_ends_it(
     keeping = replace(pipeline, work=replace(pipeline.work, pipeline=kept))
     put(keeping, 52)
     keeping.batch("run-4")
-    assert seen(keeping) == {}
+    assert {key.key: key.kept_in for key in seen(keeping).values()} == {"campaign": None}, "it was not seen again"
+
+
+def test_a_key_that_goes_to_the_rest_column_is_told_once(
+    scenario: Callable[..., Scenario], caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline = scenario()
+    pipeline.put(5)
+    pipeline.batch("run-1")
+    began = findings(pipeline.work.ledger, pipeline.work.pipeline.name, Limits())
+    assert not [said for said in began if "new key" in said], "the keys with which a pipeline begins are no news"
+    caplog.clear()
+    put(pipeline, 50, campaign="spring")
+    with caplog.at_level(logging.WARNING):
+        pipeline.batch("run-2")
+    assert "names, so it goes to `rest`: 'campaign'" in caplog.text
+    (told,) = [said for said in findings(pipeline.work.ledger, "ad_events", Limits()) if "new key" in said]
+    assert "so it goes to `rest`: 'campaign' in 1 of 1 logs looked at" in told
 
 
 def test_an_upsert_tells_them_too(upserts: Callable[..., Scenario]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Kind
+from airflow_provider_slshudi.ledger.records import Kind, RangeTotals
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.transaction.decisions import Decision
 from airflow_provider_slshudi.views import history
@@ -18,6 +18,23 @@ def test_a_batch_tells_its_steps_files_and_rows(ledger: Ledger) -> None:
     assert all(step.begin <= step.end for step in batch.steps)
     assert (batch.transaction.id, batch.transaction.rows, batch.transaction.bytes) == (done.id, 300, 30 * GROUP)
     assert (batch.files, batch.stored, batch.unfit, batch.decided) == (2, 5_000, 3, 0)
+
+
+def test_the_time_of_an_append_is_told_apart_from_what_it_waited_for(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    for run, facts in (
+        ("run-1", {"seconds": 12.0, "spent": {"waited": 5.0}}),
+        ("run-2", {"seconds": 12.0, "spent": {"waited": 0.0}}),
+        ("run-3", {}),
+    ):
+        item = Range(0, int(run[-1]), int(run[-1]) + 1)
+        batch = planned(ledger, "clicks", [item], run)
+        ledger.opened(batch.id, 1, run)
+        ledger.prepared(batch.id, 1, facts, [RangeTotals(item, 1, 1, 1, 2)])
+    parts = [view.steps[1].parts for view in history.batches(ledger.history("clicks", 10))]
+    rest = "; the rest waiting for tasks to start, and recording"
+    limits = ", up to 5.0 s of it waiting for limits of reading"
+    assert parts == ["", f"12 s in the append{rest}", f"12 s in the append{limits}{rest}"]
 
 
 def test_a_batch_that_a_recovery_decided_says_so(ledger: Ledger) -> None:

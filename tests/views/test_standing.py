@@ -141,7 +141,7 @@ def test_a_step_that_waits_for_long_and_batches_given_up_in_vain_need_a_person(l
         given_up = planned(ledger, "clicks", [Range(0, at, at + 1)], f"run-{at}")
         ledger.aborted(given_up.id, 1, "killed")
     (view,) = pipelines(ledger)
-    assert (view.need, view.why) == (Need.LOOK, "the last 3 batches were all given up")
+    assert (view.need, view.why) == (Need.LOOK, "the last 3 batches were all given up, the newest: killed")
     committed(ledger, "clicks", [Range(0, 0, 100)], "run-9")
     ledger.note_trouble("clicks", "clicks_tail", "run-10", "settle", "TimelineUnreadable", "no mount", waits=True)
     (standing,) = ledger.standings(10, ledger.now() - timedelta(hours=1))

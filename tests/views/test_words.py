@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from airflow_provider_slshudi.handover.names import Act
 from airflow_provider_slshudi.views import words
+from airflow_provider_slshudi.views.words import ACTS, Text
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
 
@@ -51,3 +54,17 @@ def test_times() -> None:
     assert words.ago(NOW.timestamp() - 42, NOW) == "42 s ago"
     assert words.ago(NOW + timedelta(seconds=42), NOW) == "in 42 s"
     assert words.ago(None, NOW) == "not known"
+
+
+def test_a_sentence_keeps_its_template_and_a_copy_of_it_is_plain() -> None:
+    sentence = Text("{dag} failed at {step}", dag="{x}", step="plan")
+    assert (sentence, sentence.template, sentence.values["step"]) == (
+        "{x} failed at plan",
+        "{dag} failed at {step}",
+        "plan",
+    )
+    assert type(deepcopy(sentence)) is str and deepcopy(sentence) == sentence
+
+
+def test_every_act_has_a_label() -> None:
+    assert set(ACTS) == set(Act)

@@ -212,7 +212,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         tally.unfit,
         tally.examples,
         aside,
-        spent=Spent(tally.requests, gateway.cpu_seconds(), cpu + cpu_aside),
+        spent=Spent(tally.requests, gateway.cpu_seconds(), cpu + cpu_aside, round(tally.waited, 3)),
         unnamed=Unnamed.total(result.unnamed for result in results),
     )
     return leave(gateway, storage, pipeline, manifest)

@@ -13,15 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from airflow_provider_slshudi.exceptions import SlsHudiError
+from airflow_provider_slshudi.exceptions import SlsHudiError, WritesRefused
 from airflow_provider_slshudi.handover.messages import Done, Failed, Job, Line, Spent, Told
 from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER
 from airflow_provider_slshudi.spark import python_archive
 from airflow_provider_slshudi.spark.session import framed, receive
 from airflow_provider_slshudi.storage import owners
-from airflow_provider_slshudi.storage.files import denied
+from airflow_provider_slshudi.storage.files import denied, tells_refused_writes
 
-_FULL = "No space left on device"
 _OWN = re.compile(r"airflow_provider_slshudi\.exceptions\.(\w+): (.+)")
 _LONGEST_TEXT, _LARGEST = 2000, 1 << 63
 _ANSWER_SECONDS = 60.0
@@ -147,11 +146,14 @@ def failure(error: BaseException) -> Failed:
         return _failed(*own_errors[-1])
     named = f"{type(error).__name__}: {error}"
     own = error if isinstance(error, SlsHudiError) else python_archive.lacking(named)
+    is_full = tells_refused_writes(named)
+    if own is None and is_full:
+        own = WritesRefused(named, table="")
     if own is None and (path := owners.refused_in_java(named)) is not None:
         own = denied("Hudi", path)
     failed = _failed(type(own or error).__name__, str(own or error), vars(own) if own else {})
     # A Java error names its file far below its beginning.
-    if f"/{METADATA_FOLDER}/" not in named or _FULL in named:
+    if f"/{METADATA_FOLDER}/" not in named or is_full:
         return failed
     advice = "If it stays so, run `slshudi table rebuild-metadata`, which makes the metadata table anew"
     return replace(failed, text=f"{failed.text[: _LONGEST_TEXT - 200]} ... {advice}")

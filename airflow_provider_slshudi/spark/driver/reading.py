@@ -71,7 +71,8 @@ class Read:
 class Tally:
     """Counts of misfits: values per column, logs (each once), the first few as text, and dropped logs.
 
-    `requests` to the log service include repeated ones.
+    `requests` to the log service include repeated ones. `waited` are the most seconds that a shard's reader waited for
+    the limits of the pipeline's file and the service's quotas.
     """
 
     misfits: dict[str, int]
@@ -79,6 +80,7 @@ class Tally:
     examples: list[str]
     dropped: int = 0
     requests: int = 0
+    waited: float = 0.0
 
     @classmethod
     def total(cls, parts: Sequence[Tally]) -> Tally:
@@ -89,7 +91,8 @@ class Tally:
         examples = [example for part in parts for example in part.examples]
         unfit, dropped = sum(part.unfit for part in parts), sum(part.dropped for part in parts)
         requests = sum(part.requests for part in parts)
-        return cls(dict(misfits), unfit, examples[:EXAMPLES], dropped, requests)
+        waited = max((part.waited for part in parts), default=0.0)
+        return cls(dict(misfits), unfit, examples[:EXAMPLES], dropped, requests, waited)
 
 
 class Reading:
@@ -99,8 +102,8 @@ class Reading:
         self._spec, self._ranges = spec, ranges
         self._maker = RowMaker(spec.rows)
         self._found = {item: _Found(item) for item in ranges}
-        self._requests = 0
-        self._unnamed = UnnamedKeys(spec.rows.columns, spec.rows.rest_column is None, spec.rows.shows)
+        self._requests, self._waited = 0, 0.0
+        self._unnamed = UnnamedKeys(spec.rows.columns, with_values=spec.rows.shows)
 
     def rows(self) -> Iterator[Read]:
         """The rows of each pull, as pulls come.
@@ -112,7 +115,8 @@ class Reading:
         service = self._spec.connect()
         before = service.requests
         spec = self._spec
-        readers = {shard: Reader(service, spec.pipeline, Pacer(limits[shard]), spec.skips) for shard in limits}
+        pacers = {shard: Pacer(limits[shard]) for shard in limits}
+        readers = {shard: Reader(service, spec.pipeline, pacer, spec.skips) for shard, pacer in pacers.items()}
         groups, done = sum(map(len, self._ranges)), 0
         for item, answer in together(readers, self._ranges, SHARDS_AT_ONCE):
             for pull, logs in readers[item.shard].decoded(answer, spec.rows.keys):
@@ -126,11 +130,13 @@ class Reading:
                 if logs.num_rows:
                     yield Read(self._maker.rows(logs, item.shard), logs, pull, done / groups)
         self._requests = service.requests - before
+        self._waited = max((pacer.waited for pacer in pacers.values()), default=0.0)
 
     def tally(self) -> Tally:
         """The misfits and requests, once all rows came."""
         maker = self._maker
-        return Tally(dict(maker.misfits), maker.unfit, maker.examples, maker.dropped, self._requests)
+        counts = dict(maker.misfits), maker.unfit, maker.examples, maker.dropped
+        return Tally(*counts, self._requests, self._waited)
 
     def unnamed(self) -> Unnamed:
         """Keys, and fields of structs' JSON, that no column keeps, once all rows came."""

@@ -1,4 +1,4 @@
-"""Finds what no column keeps of a task's logs: keys, and fields of JSON that a struct does not name.
+"""Finds what no column names of a task's logs: keys, and fields of JSON that a struct does not name.
 
 Both decoders put such keys into the map of what is left, so looking costs what is looked at: a task's first few
 thousand logs, then one in two hundred (docs/decisions/0034). The JSON of the same logs is read once more, in Python.
@@ -40,17 +40,16 @@ _log = logging.getLogger(__name__)
 
 
 class UnnamedKeys:
-    """Counts the keys and fields that no column keeps, with examples. Nothing depends on it, so it never raises.
+    """Counts the keys and fields that no column names, with examples. Nothing depends on it, so it never raises.
 
     Args:
         columns: the pipeline's.
-        keys: whether keys that no column names are dropped, so that they are told.
         with_values: whether it keeps a few values of each.
     """
 
-    def __init__(self, columns: Sequence[ColumnSpec] = (), keys: bool = True, with_values: bool = False) -> None:
+    def __init__(self, columns: Sequence[ColumnSpec] = (), with_values: bool = False) -> None:
         self._structs = [spec for spec in columns if has_fields(parse_type(spec.type))]
-        self._keys, self._with_values = keys, with_values
+        self._with_values = with_values
         self._came = self._looked = self._spent = 0
         self._logs: Counter[str] = Counter()
         self._examples: dict[str, list[str]] = {}
@@ -58,8 +57,6 @@ class UnnamedKeys:
     def add(self, logs: pa.Table) -> None:
         """Looks at some logs of a pull, as `sls.decode` gives them with the columns' keys, if it is their turn."""
         self._came += logs.num_rows
-        if not (self._keys or self._structs):
-            return
         if not logs.num_rows or (self._spent >= FREE and self._spent * SHARE > self._came):
             return
         try:
@@ -73,8 +70,7 @@ class UnnamedKeys:
 
     def _look(self, logs: pa.Table) -> None:
         blocks = _blocks(logs.num_rows)
-        if self._keys:
-            self._look_at_keys(flat(logs[REST.name]), blocks)
+        self._look_at_keys(flat(logs[REST.name]), blocks)
         for spec in self._structs:
             self._look_at_fields(flat(logs[spec.key]), spec, blocks)
         looked = sum(end - begin for begin, end in blocks)

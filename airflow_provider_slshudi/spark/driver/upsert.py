@@ -227,7 +227,7 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         examples=tally.examples,
         merged=sum(result["rows"] for result in results),
         dropped=tally.dropped,
-        spent=Spent(tally.requests, gateway.cpu_seconds(), cpu),
+        spent=Spent(tally.requests, gateway.cpu_seconds(), cpu, round(tally.waited, 3)),
         unnamed=Unnamed.total(Unnamed(**part["unnamed"]) for part in summaries),
     )
     return leave(gateway, storage, pipeline, manifest)

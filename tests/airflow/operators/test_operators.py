@@ -32,7 +32,7 @@ from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.plugins.links import TransactionLink
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 from airflow_provider_slshudi.transaction.context import Run
-from airflow_provider_slshudi.views.progress import progress
+from airflow_provider_slshudi.views.progress import progress, refused
 from tests.airflow.operators.runs import RUN, in_run
 from tests.clock import Clock
 from tests.local.sdk import by_ip
@@ -158,7 +158,10 @@ def test_a_backfill_that_asks_wrongly_fails_at_once_and_plans_nothing(
     with pytest.raises(AirflowFailException) as failed:
         SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run(**params))
     assert told in str(failed.value)
-    assert LedgerHook().ledger().live("ad_events") == []
+    ledger = LedgerHook().ledger()
+    assert ledger.live("ad_events") == [] and ledger.troubles("ad_events") == []
+    (deed,) = refused(ledger, "ad_events")
+    assert deed.who == "tail/run-1" and str(deed.result).endswith(f"Error: {failed.value}")
 
 
 def test_a_backfill_to_a_time_that_is_yet_to_come_ends_with_what_there_is_when_it_is_asked_for(

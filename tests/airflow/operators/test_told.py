@@ -9,15 +9,18 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 
 from airflow_provider_slshudi.exceptions import DataExpired, Fenced, JobFailed, LeaseHeld, SourceUnavailable
-from airflow_provider_slshudi.handover.names import OVERRIDE
+from airflow_provider_slshudi.handover.names import BACKFILL, OVERRIDE
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator
-from airflow_provider_slshudi.operators.batch import SlsHudiPlanOperator
+from airflow_provider_slshudi.operators.batch import SlsHudiPlanOperator, SlsHudiRecordOperator
 from airflow_provider_slshudi.operators.repair import SlsHudiRepairOperator
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 from airflow_provider_slshudi.transaction import plan
 from airflow_provider_slshudi.transaction.settle import register
+from airflow_provider_slshudi.views import words
+from airflow_provider_slshudi.views.progress import DONE, progress
+from airflow_provider_slshudi.views.standing import pipelines
 from tests.airflow.operators.runs import in_run
 
 Put = Callable[[int], None]
@@ -98,6 +101,29 @@ def test_a_job_that_failed_is_told_by_the_error_that_ended_its_driver(
     assert [(trouble.error, trouble.waits) for trouble in ledger.troubles("ad_events")] == [(told, waits)]
 
 
+@pytest.mark.parametrize(
+    ("error", "place"),
+    [
+        (
+            JobFailed("append failed", verb="append", error="ValueMisfit", fields={"column": "price"}),
+            "`columns`, price",
+        ),
+        (DataExpired("ad_events", 3, 10, 20), "`source`"),
+    ],
+)
+def test_a_failure_names_the_line_of_the_file_to_edit(
+    put: Put, ledger: Ledger, pipelines: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, place: str
+) -> None:
+    failing(monkeypatch, error)
+    with pytest.raises((JobFailed, AirflowFailException)):
+        step().execute(in_run())
+    (trouble,) = ledger.troubles("ad_events")
+    file, _, line = trouble.message.rpartition("\nTo edit: ")[2].partition(" line ")
+    number, _, field = line.partition(": ")
+    assert (Path(file), field) == (pipelines / "ad_events.yaml", place)
+    assert place.split(", ")[-1].strip("`") in Path(file).read_text().splitlines()[int(number) - 1]
+
+
 def test_a_settle_that_looks_again_by_itself_waits(put: Put, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     held = LeaseHeld("somebody decides", pipeline="ad_events", holder="tail/x", expires=None)
 
@@ -143,12 +169,44 @@ def test_a_wrong_param_is_no_trouble_of_the_pipeline(put: Put, ledger: Ledger) -
     repair = SlsHudiRepairOperator(task_id="override", pipeline="ad_events", role=OVERRIDE)
     with pytest.raises(AirflowFailException, match="has no live transaction 'nobody'"):
         register(repair.work(in_run()))
-        repair.execute(in_run(act="abandon", reason="to see", transaction="nobody"))
+        repair.execute(in_run(("override", "run-1"), act="abandon", reason="to see", transaction="nobody"))
     with pytest.raises(AirflowFailException, match=r"which the pipeline's DAG of role override does.*Nothing was done"):
         SlsHudiRepairOperator(task_id="repair", pipeline="ad_events").execute(in_run(act="abandon", reason="to see"))
     assert ledger.troubles() == []
-    (deed,) = ledger.audit_entries("ad_events", 10)
-    assert (deed.act, deed.who) == ("abandon", "tail/run-1") and "has no live transaction" in (deed.result or "")
+    (refused,) = ledger.audit_entries("ad_events", 10, BACKFILL)
+    (deed,) = ledger.audit_entries("ad_events", 10, "abandon")
+    assert (refused.act, refused.reason) == (BACKFILL, "nothing was named")
+    assert (deed.act, deed.who) == ("abandon", "override/run-1") and "has no live transaction" in (deed.result or "")
+
+
+def test_a_backfill_whose_batch_fails_says_so_until_a_later_try_reads_the_rest(put: Put, ledger: Ledger) -> None:
+    """Its run is a part of the backfill that another run began."""
+    put(3)
+    of_first, of_part = (("backfill", run) for run in ("old-logs", "old-logs.part2"))
+    plan_operator = SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events")
+    planned = plan_operator.execute(in_run(of_first, everything=True))
+    assert not progress(ledger, "ad_events")[0].failure
+    record = SlsHudiRecordOperator(task_id="batch.record", pipeline="ad_events", transaction=planned)
+    with pytest.raises(AirflowFailException):
+        record.execute(in_run(of_part))
+    (found,) = progress(ledger, "ad_events")
+    assert found.failure.startswith("IllegalTransition: ")
+    assert words.progress(found).endswith(f"it failed: {found.failure}")
+    (view,) = pipelines(ledger)
+    assert view.failed_backfill == found.deed
+    ledger.answer("ad_events", BACKFILL, "backfill/old-logs", DONE)
+    assert pipelines(ledger)[0].failed_backfill is None
+
+
+def test_a_failed_backfill_is_shown_until_somebody_dismisses_it(put: Put, ledger: Ledger) -> None:
+    backfill = SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events")
+    with pytest.raises(AirflowFailException, match="give `cursors`"):
+        backfill.execute(in_run())
+    register(backfill.work(in_run()))
+    assert pipelines(ledger)[0].failed_backfill is not None
+    repair = SlsHudiRepairOperator(task_id="repair", pipeline="ad_events")
+    repair.execute(in_run(("repair", "run-1"), act="dismiss", reason="a typing error"))
+    assert pipelines(ledger)[0].failed_backfill is None
 
 
 def test_a_settle_that_fails_otherwise_does_not_wait(put: Put, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -43,12 +45,16 @@ def ledgers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
         engine.dispose()
 
 
-def pages_of(**dags_that_are: frozenset[str]) -> TestClient:
+def pages_of(
+    paused: frozenset[str] = frozenset(), broken: frozenset[str] = frozenset(), next_run: datetime | None = None
+) -> TestClient:
     """The pages as they are shown to a user who may read all DAGs; some may be paused or broken."""
     dags = {name: [f"{name}_tail", f"{name}_verify"] for name in (HERE, THERE, BOTH)}
     readable = frozenset(dag for of in dags.values() for dag in of)
     app = create_app()
-    app.dependency_overrides[access._viewer] = lambda: access.Viewer(readable, dags, lambda _: True, **dags_that_are)
+    app.dependency_overrides[access._viewer] = lambda: access.Viewer(
+        readable, dags, lambda _: True, paused, broken, frozenset(), lambda _: next_run
+    )
     return TestClient(app)
 
 
@@ -142,10 +148,41 @@ def test_before_the_first_run_the_pages_say_so(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_pipeline_whose_dag_is_paused_or_broken_is_not_called_ok(ledgers: dict[str, Ledger]) -> None:
-    assert ">OK<" in pages_of().get(f"/pipelines/{HERE}").text
-    assert ">OK<" in pages_of(paused=frozenset({f"{HERE}_verify"})).get(f"/pipelines/{HERE}").text
+    assert "</svg>OK<" in pages_of().get(f"/pipelines/{HERE}").text
+    assert "</svg>OK<" in pages_of(paused=frozenset({f"{HERE}_verify"})).get(f"/pipelines/{HERE}").text
     paused = pages_of(paused=frozenset({f"{HERE}_tail"}))
     for path in (f"/pipelines/{HERE}", "/"):
-        assert ">paused<" in paused.get(path).text and f"{HERE}_tail is paused" in paused.get(path).text
+        assert "</svg>Paused<" in paused.get(path).text and f"{HERE}_tail is paused" in paused.get(path).text
     broken = pages_of(broken=frozenset({f"{HERE}_tail"})).get("/").text
-    assert ">needs attention<" in broken and f"the file of DAG {HERE}_tail cannot be imported" in broken
+    assert "</svg>Needs attention<" in broken and f"The file of DAG {HERE}_tail cannot be imported" in broken
+
+
+def status(page: str) -> str:
+    """The status line of a pipeline's page, as text."""
+    return re.sub(
+        r"\s+", " ", re.sub("<[^>]+>", "", page.partition('<section class="status')[2].partition("</section>")[0])
+    )
+
+
+def test_a_pipelines_page_begins_with_its_state_the_next_run_and_what_to_do(ledgers: dict[str, Ledger]) -> None:
+    soon = datetime.now(timezone.utc) + timedelta(minutes=1)
+    well = status(pages_of(next_run=soon).get(f"/pipelines/{HERE}").text)
+    assert f"Next run: {soon:%Y-%m-%d %H:%M:%S}" in well and "Nothing is to be done." in well and "Run now" in well
+    assert "The next run is due" in status(pages_of(next_run=soon - timedelta(days=1)).get(f"/pipelines/{HERE}").text)
+    paused = pages_of(paused=frozenset({f"{HERE}_tail"}), next_run=soon).get(f"/pipelines/{HERE}").text
+    assert "Next run" not in status(paused) and "What to do: resume it." in status(paused)
+    assert 'value="false" class="primary"' in paused
+    ledgers["first"].note_trouble(HERE, f"{HERE}_tail", "run-1", "plan", "DataExpired", "lost", waits=False)
+    failed = pages_of(next_run=soon).get(f"/pipelines/{HERE}").text
+    assert f'class="button primary" href="/pipelines/{HERE}/acts/accept-gap"' in failed
+
+
+def test_only_a_recoverys_commit_is_called_recommit(ledgers: dict[str, Ledger]) -> None:
+    batch = committed(ledgers["first"], HERE, [Range(0, 50, 60)], "run-1")
+    seen = {"ledger": "PREPARED", "timeline": "INFLIGHT", "instant": batch.instant, "why": "the data is there"}
+    own, other = (f"{HERE}_tail/run-1", f"{HERE}_tail/run-2")
+    ledgers["first"].note(batch.id, "decision", {**seen, "decision": "RECOMMIT", "by": own})
+    page = pages_of().get(f"/transactions/{batch.id}").text
+    assert ">COMMIT<" in page and "RECOMMIT" not in page
+    ledgers["first"].note(batch.id, "decision", {**seen, "decision": "RECOMMIT", "by": other})
+    assert ">RECOMMIT<" in pages_of().get(f"/transactions/{batch.id}").text

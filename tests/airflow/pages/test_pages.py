@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from urllib.parse import quote
 
 import pytest
 from markupsafe import escape
 
-from airflow_provider_slshudi.handover.names import PREFIX
+from airflow_provider_slshudi.handover.names import BACKFILL, PREFIX
 from tests.airflow.pages.conftest import HOSTILE, MINE, THEIRS, World
 
 pytestmark = pytest.mark.long
@@ -43,7 +45,7 @@ def test_a_run_is_found_by_its_whole_id(world: World) -> None:
 
 def test_a_run_without_a_transaction_shows_its_pipeline(world: World) -> None:
     page = shown(world, f"/dags/{MINE}_tail/runs/manual__2026-01-31T00:00:00+00:00")
-    assert "made no transaction" in page and f"<title>{MINE}</title>" in page
+    assert "made no batch" in page and f"<title>{MINE}</title>" in page
 
 
 @pytest.mark.parametrize("path", ["/dags/all_clicks", "/dags/all_clicks/runs/run-1"])
@@ -58,13 +60,31 @@ def test_a_dag_of_nobodys_pipeline_says_so(world: World) -> None:
 
 def test_one_pipeline_shows_shards_batches_and_failures(world: World) -> None:
     page = shown(world, f"/pipelines/{MINE}")
-    for said in ("DataExpired at plan", world.mine.id, "price", "append and record", 'class="missing"', "committed to"):
+    for said in ("DataExpired at plan", world.mine.id, "price", "Append and record", 'class="missing"', "Committed To"):
         assert said in page
+
+
+def test_a_failure_that_a_connection_may_mend_links_airflows_connections(world: World) -> None:
+    world.ledger.note_trouble(THEIRS, f"{THEIRS}_tail", "run-2", "open", "SourceRefused", "wrong key", waits=False)
+    sections = {
+        name: shown(world, f"/pipelines/{name}").partition(f"{error} at")[2].partition("</section>")[0]
+        for name, error in ((THEIRS, "SourceRefused"), (MINE, "DataExpired"))
+    }
+    assert 'href="/connections"' in sections[THEIRS]
+    assert "/connections" not in sections[MINE]
+
+
+def test_a_pipeline_whose_dags_name_no_notifier_says_that_nobody_is_told(world: World) -> None:
+    assert f"Airflow tells no person of failures: no running DAG of {MINE}" in shown(world, f"/pipelines/{MINE}")
+    code = f"from airflow_provider_slshudi.hooks.alerts import alerts; print(alerts()[{MINE!r}])"
+    environment = world.airflow.environment
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    assert told.stdout.endswith("False\n")
 
 
 def test_a_batch_shows_the_ledger_beside_the_timeline_and_what_it_cost(world: World) -> None:
     page = shown(world, f"/transactions/{world.mine.id}")
-    for said in ("Ledger and timeline agree.", f"{MINE}_tail/run-2", "not compared", "append&#39;s tasks", "requests"):
+    for said in ("Ledger and timeline agree.", f"{MINE}_tail/run-2", "Not compared", "Append&#39;s tasks", "Requests"):
         assert said in page
     assert str(world.mine.instant) in page and str(world.mine.completed) in page
     assert "too little to say what a GB costs" in shown(world, f"/pipelines/{MINE}")
@@ -72,15 +92,38 @@ def test_a_batch_shows_the_ledger_beside_the_timeline_and_what_it_cost(world: Wo
 
 def test_backfills_show_how_far_they_are_and_that_they_are_paused(world: World) -> None:
     page = shown(world, f"/pipelines/{MINE}/backfill")
-    assert "0%: 0 of 100 log groups, about 0 B of 100 kB raw, 0 of 1,000 rows" in page
-    assert "It is paused" in page and "No batch of it is under way" in page
+    assert "0%: 0 of 100 log groups, about 0 B of 100 kB raw, 0 of 1,000 rows" in page.replace("\u00a0", " ")
+    assert "It is paused: what is asked for here waits" in page and "No batch of it is under way" in page
+    code = f"from airflow_provider_slshudi.cli.backfill import _queued; print(_queued({MINE!r}, 'run-1'))"
+    environment = world.airflow.environment
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    assert f"the DAG is paused: it begins after `airflow dags unpause {MINE}_backfill`" in told.stdout
+
+
+def test_a_backfill_that_failed_says_why_and_what_to_do(world: World) -> None:
+    run = f"{MINE}_backfill/typed"
+    world.ledger.ask(MINE, BACKFILL, "ada", "everything True", run, {})
+    world.ledger.answer(MINE, BACKFILL, run, f"ConfigError: {HOSTILE}")
+    page = shown(world, f"/pipelines/{MINE}")
+    section = page.partition("The last backfill failed")[2].partition("</section>")[0]
+    assert str(escape(HOSTILE)) in section and "What to do:" in section and "asked for by ada" in section
+    assert str(escape(HOSTILE)) in shown(world, f"/pipelines/{MINE}/backfill").partition("Failed Requests")[2]
+
+
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [("table-is-gone", "into a new table"), ("rebuild-ledger", "If the table lacks it"), ("recover", "It stays.")],
+)
+def test_an_act_says_what_becomes_of_the_last_commit(world: World, act: str, said: str) -> None:
+    page = shown(world, f"/pipelines/{MINE}/acts/{act}")
+    assert said in page.partition("The last commit is")[2].partition("</p>")[0]
 
 
 def test_keys_that_no_column_names_are_shown_with_how_often(world: World) -> None:
     page = shown(world, f"/pipelines/{MINE}")
-    section = page.partition("Unmapped keys")[2].partition("Manual actions")[0]
+    section = page.partition("Unmapped Keys")[2].partition("Manual Actions")[0]
     assert section.count(str(escape(HOSTILE))) == 2, "the key, and its example"
-    for said in ("<td>37</td><td>512</td>", f"/transactions/{world.mine.id}", "rest_column"):
+    for said in ("<td>Dropped</td><td>37</td><td>512</td>", f"/transactions/{world.mine.id}", "rest_column"):
         assert said in section
     assert "Batches have seen none" in shown(world, f"/pipelines/{THEIRS}")
 

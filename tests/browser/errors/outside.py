@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from airflow_provider_slshudi.ledger.records import State
@@ -202,13 +204,39 @@ def catalog_failed(stage: Stage) -> str:
     return "start the metastore, run now"
 
 
+@SCENARIOS.of("WritesRefused")
+def writes_refused(stage: Stage) -> str:
+    """The table's disk is full, which takes root to make."""
+    stage.table.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", stage.table], check=True)
+    try:
+        stage.before()
+        with suppress(OSError), (stage.table / "filler").open("wb", buffering=0) as filler:
+            while filler.write(bytes(4096)):
+                pass
+        stage.put(50)
+        run = stage.run_now()
+        failure = stage.sees("WritesRefused", "No space left on device")
+        assert failure.locator("a.button:has-text('Start over')").count() == 0
+        (stage.table / "filler").unlink()
+        stage.ended(run)  # one of its retries may have found room
+        stage.goes_on()
+        kept = stage.table.with_name(f"{stage.name}.kept")
+        shutil.copytree(stage.table, kept)
+    finally:
+        subprocess.run(["umount", "--lazy", stage.table], check=True)
+    stage.table.rmdir()
+    kept.rename(stage.table)
+    return "make room, nothing else"
+
+
 @SCENARIOS.of("PipelineConflict")
 def pipeline_conflict(stage: Stage) -> str:
     """Somebody edits the logstore's name."""
     stage.before()
     stage.edit(source={"logstore": "another"})
     stage.fails(stage.run_now())
-    failure = stage.sees("PipelineConflict", "put these back into its file")
+    failure = stage.sees("PipelineConflict", "put `source` back")
     stage.edit(source={"logstore": stage.logstore})
     stage.goes_on(within=failure)
     return "put the file back, run now"

@@ -256,7 +256,7 @@ class Stage:
         assert state == ("success" if works else "failed"), self.explain()
         page = self.window.pipeline(self.name)
         newest = page.locator("h2:has-text('Manual actions') ~ table tbody tr").first
-        assert newest.locator("th").inner_text() == act.value, newest.inner_text()
+        assert newest.locator("th").get_attribute("data-act") == act.value, newest.inner_text()
         return newest.locator("td").nth(3).inner_text()
 
     def pause(self) -> None:
@@ -267,7 +267,7 @@ class Stage:
     def unpause(self) -> None:
         """Presses "unpause"."""
         self.window.pipeline(self.name)
-        self.window.switch("unpause")
+        self.window.switch("resume")
 
     def is_well(self) -> None:
         """Waits until the page says that all is well."""

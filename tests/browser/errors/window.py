@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ from playwright.sync_api import Locator, Page, sync_playwright
 
 from airflow_provider_slshudi.cli.demo.airflow_process import HOST, LocalAirflow
 from airflow_provider_slshudi.handover.names import PREFIX, Act
+from airflow_provider_slshudi.views.words import ACTS
 from tests.needs import CHROMIUM
 
 _PRESSES = 5
@@ -37,7 +39,7 @@ class Window:
     @property
     def need(self) -> str:
         """What the shown pipeline asks of a person; empty where the page does not say."""
-        found = self.page.locator("h1 .need")
+        found = self.page.locator(".status .need")
         return found.inner_text() if found.count() else ""
 
     def failures(self) -> list[Locator]:
@@ -56,21 +58,26 @@ class Window:
         return run
 
     def switch(self, button: str) -> None:
-        """Presses `pause` or `unpause`, and waits until the page says that it is done."""
+        """Presses `pause` or `resume`, and waits until the page says that it is done."""
         self._answered("PATCH", button)
-        self.page.get_by_text({"pause": "It is paused.", "unpause": "It runs."}[button]).first.wait_for()
+        self.page.get_by_text({"pause": "It is paused.", "resume": "It runs."}[button]).first.wait_for()
 
     def act(self, act: Act, reason: str, within: Locator | None = None) -> str:
         """Follows the link of an act, gives a reason, and presses its button; returns the run's id."""
-        words = act.value.replace("-", " ")
         place = within or self.page.locator("main")
-        place.get_by_role("link", name=f"{words}…").first.click()
+        self._open_menus()
+        place.get_by_role("link", name=f"{ACTS[act]}…").first.click()
         self.page.get_by_label("Why").fill(reason)
-        return self.press(words)
+        return self.press(ACTS[act])
+
+    def _open_menus(self) -> None:
+        self.page.evaluate("document.querySelectorAll('details.menu').forEach((menu) => { menu.open = true; })")
 
     def _answered(self, method: str, button: str, within: Locator | None = None) -> dict[str, Any]:
         """Presses a button, and again while Airflow's own database is locked, which the page then says."""
-        place = (within or self.page.locator("main")).get_by_role("button", name=button, exact=True).first
+        self._open_menus()
+        name = re.compile(f"^{re.escape(button)}$", re.IGNORECASE)
+        place = (within or self.page.locator("main")).get_by_role("button", name=name).first
         assert place.count(), f"{self.page.url} has no button {button!r}: {self.page.inner_text('body')}"
         for _ in range(_PRESSES):
             with self.page.expect_response(lambda found: found.request.method == method) as waited:

@@ -78,10 +78,10 @@ def test_the_writer_is_told_how_much_is_done(
         assert file.metadata.num_rows == stat["numWrites"] == 45
 
 
-def test_a_task_tells_keys_that_no_column_names_unless_one_keeps_them(
+def test_a_task_tells_keys_that_no_column_names_whether_or_not_another_keeps_them(
     task: AppendTask, ranges: tuple[LogService, list[Range]]
 ) -> None:
-    assert task(ranges[1], "0-0-0").unnamed == Unnamed()
+    assert task(ranges[1], "0-0-0").unnamed.logs["value"] == 45
     without = replace(task, read=replace(task.read, rows=replace(task.read.rows, rest_column=None, shows=True)))
     found = without(ranges[1], "0-0-1").unnamed
     assert found.looked == 45 and found.logs["value"] == 45

@@ -105,14 +105,14 @@ STRUCT = ColumnSpec("a", "struct<roleArn:string,in:array<struct<x:bigint>>>", "a
 
 
 def of_structs(pull: pa.Table, spec: ColumnSpec = STRUCT) -> Unnamed:
-    keys = UnnamedKeys([spec, ColumnSpec("b", "string", "b")], keys=False, with_values=True)
+    keys = UnnamedKeys([spec, ColumnSpec("b", "string", "b")], with_values=True)
     keys.add(pull)
     return keys.found()
 
 
 def test_fields_of_json_that_a_struct_does_not_name_are_told_like_keys(logs: Logs) -> None:
     pull = logs(
-        {"a": b'{"roleArn": "r"}', "city": b"kept by a rest column"},
+        {"a": b'{"roleArn": "r"}'},
         {"a": b'{"bucketName": "b", "roleArn": "r", "api_key": "hunter2", "owner": {"password": "hunter2"}}'},
         {"a": b'{"bucketName": 7, "in": [{"x": 1, "y z": [true]}, {"y z": 2}]}'},
         {"a": b"no json"},
@@ -136,17 +136,18 @@ def test_fields_below_a_columns_path_are_told_by_their_whole_path(logs: Logs) ->
     assert found.logs == {"a $.u.name": 1}
 
 
-def test_what_a_column_keeps_is_named_whole_texts_and_rest_columns_among_them() -> None:
+def test_what_a_column_names_holds_whole_texts_and_a_rest_column_keeps_other_keys() -> None:
     columns = [
         Column(name="a", type="struct<x:map<string,struct<y:bigint>>>"),
         Column(name="b"),
         Column(name="part", key="a", path="$.part"),
     ]
-    for has_rest in (False, True):
-        named = NamedKeys(columns, has_rest)
+    for rest in (None, "rest"):
+        named = NamedKeys(columns, rest)
         assert [key in named for key in ("a $.x", "a $.x[*].y", "a $.part", "b $.any", "a")] == [True] * 5
         assert [key in named for key in ("a $.z", "a $.x[*].z")] == [False] * 2
-        assert ("c" in named, "c $.z" in named) == (has_rest, has_rest)
+        assert ("c" in named, "c $.z" in named) == (False, False)
+        assert [named.kept_in(key) for key in ("c", "c $.z", "a $.z")] == [rest, rest, None]
 
 
 def test_many_tiny_pulls_cost_a_bounded_number_of_looks(logs: Logs) -> None:
