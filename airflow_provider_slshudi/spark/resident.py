@@ -29,7 +29,7 @@ from typing import IO
 
 from airflow_provider_slshudi import __version__
 from airflow_provider_slshudi.handover.messages import Accepted, Ask, Job, Line, Refused
-from airflow_provider_slshudi.spark.session import DriverSession, other_end, receive, same_user, send
+from airflow_provider_slshudi.spark.session import TIME_OVER, DriverSession, other_end, receive, same_user, send
 from airflow_provider_slshudi.storage import objectstore, owners
 from airflow_provider_slshudi.system.processes import clock, for_children
 
@@ -156,7 +156,8 @@ class Resident:
             except (OSError, ValueError) as error:
                 # It may stand still and wake when no task expects it, or have lost its interpreter and not its JVM.
                 _end(accepted.group, place)
-                session.lose(f"the resident process did not say how the {verb} ended: {error}")
+                over = TIME_OVER if clock() >= deadline else ""
+                session.lose(f"the resident process did not say how the {verb} ended{over}: {error}")
             finally:
                 self._connection = None
         return True

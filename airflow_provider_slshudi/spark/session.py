@@ -29,6 +29,9 @@ _LONGEST_FOLDER = 70
 # SIGKILL and SIGTERM: first as the kernel reports them of a child, then as a shell or Java does.
 _KILLED = (-9, -15, 137, 143)
 
+TIME_OVER = " because its time was over: another run may decide about it by now"
+"""What the error of a job says that did not end within its time."""
+
 
 class DriverSession:
     """What a job's driver has told so far.
@@ -114,7 +117,7 @@ class DriverSession:
         if killed:
             said += ", so it was killed"
         if timed_out:
-            said += " because its time was over: another run may decide about it by now"
+            said += TIME_OVER
         if not killed:
             said += f": {self.failed or self.likely}"
         if self._verb is Verb.APPEND:

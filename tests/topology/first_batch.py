@@ -117,7 +117,7 @@ def prepared(home: Path) -> tuple[Path, Path]:
 def install(python: Path, what: Path | str) -> None:
     """Installs into an environment, in versions that fit; of a wheel also its neighbours."""
     pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
-    beside = ["--find-links", what.parent] if isinstance(what, Path) else []
+    beside: list[str | Path] = ["--find-links", what.parent] if isinstance(what, Path) else []
     subprocess.run([*pip, "-c", ROOT / "constraints.txt", *beside, what], check=True)
 
 
