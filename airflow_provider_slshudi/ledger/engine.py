@@ -76,7 +76,7 @@ _LIMITS = "; ".join(
         ("idle_in_transaction_session_timeout", _STATEMENT_SECONDS),
     )
 )
-VERSION = "0002"
+VERSION = "0001"
 """Of the tables that this package reads and writes: what a process began with, also after an upgrade."""
 _DRIVERS = {
     "sqlite": "sqlite",

@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Container
 from datetime import timedelta
 
-import pytest
-from sqlalchemy import Engine, text, update
+from sqlalchemy import Engine, update
 
 from airflow_provider_slshudi.ledger import models
-from airflow_provider_slshudi.ledger.engine import VERSION_TABLE, migrate
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.new_keys import FORGOTTEN, MOST
 from airflow_provider_slshudi.ledger.records import Kind, StartPositions, Transaction, UnnamedCount, UnnamedKey
@@ -181,14 +179,3 @@ def test_a_rebuild_of_the_ledger_keeps_them(ledger: Ledger) -> None:
     ledger.aborted(one.id, 1, "for a test")
     ledger.rebuild(PIPELINE, [], StartPositions())
     assert [key.key for key in ledger.unnamed_keys()] == ["city"]
-
-
-@pytest.mark.parametrize("killed", [False, True], ids=["upgraded", "killed while it was"])
-def test_a_ledger_of_the_version_before_keeps_its_keys(engine: Engine, ledger: Ledger, killed: bool) -> None:
-    (before,) = saw(ledger, batch(ledger), {"city": 1})
-    with engine.begin() as connection:
-        if not killed:
-            connection.execute(text(f"ALTER TABLE {models.unnamed_keys.name} DROP COLUMN kept_in"))
-        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0001'"))  # noqa: S608 - a constant
-    migrate(engine)
-    assert ledger.unnamed_keys() == [before]
