@@ -29,7 +29,7 @@ from tests.exact.counts import (
 )
 from tests.exact.outcome import Outcome
 from tests.upserts import count_rows
-from tests.worlds.draw import Kind, Trouble
+from tests.worlds.draw import STANDING, Kind, Trouble
 from tests.worlds.host import IDLE_SECONDS, WORLD
 from tests.worlds.place import Line
 
@@ -38,6 +38,8 @@ _LATER = "3"
 """Later than all instants."""
 _LEAVE_NOTES = (Point.OPEN_OWNED, Point.COMMIT_TOLD, Point.CLUSTER_COMPLETED, Point.COMPACT_COMPLETED)
 """Who is killed there leaves a note that no later batch looks for."""
+_WAKE_WITH_NOTES = (Point.COMMIT_DECIDED,)
+"""Who wakes there, once somebody else has decided, leaves its own."""
 
 
 def faults(line: Line) -> list[str]:
@@ -49,8 +51,11 @@ def count(line: Line) -> Outcome:
     """What readers show of a pipeline that no run works on, and what is left behind."""
     work = line.work("faults")
     outcome = _count_events(line) if line.model is None else _count_rows(line)
+    drawn = line.drawn
+    leaves_notes = drawn.trouble is Trouble.READ_ONLY or drawn.point in _LEAVE_NOTES
+    leaves_notes |= drawn.trouble in STANDING and drawn.point in _WAKE_WITH_NOTES
     for table in tables(work):
-        if line.drawn.trouble is Trouble.READ_ONLY or line.drawn.point in _LEAVE_NOTES:
+        if leaves_notes:
             # As archival does a day later.
             leftovers.sweep_notes(table, Timeline.load(table), _LATER)
         wrong = *timeline_faults(table), *file_faults(table), *_left_files(table)
