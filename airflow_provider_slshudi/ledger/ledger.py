@@ -173,6 +173,7 @@ class Ledger:
     save_shards = _writing(pipeline_rows.save_shards)
     save_backlog_sample = _writing(samples.save)
     backlog_samples = _reading(samples.last)
+    backlog_since = _reading(samples.since)
     retention_seen = _reading(samples.last_kept)
     unread_since = _reading(samples.unread_since)
     save_timeline = _writing(samples.save_timeline)

@@ -161,12 +161,19 @@ def has_written(connection: Connection, pipeline: str) -> bool:
     return connection.execute(query.limit(1)).first() is not None
 
 
-def last(connection: Connection, pipeline: str, limit: int, state: State | None = None) -> list[Transaction]:
-    """The newest transactions, newest first. Their manifests, which may be large, are left out (None)."""
+def last(
+    connection: Connection, pipeline: str, limit: int, state: State | None = None, since: datetime | None = None
+) -> list[Transaction]:
+    """The newest transactions, newest first. Their manifests, which may be large, are left out (None).
+
+    With `since`, of those that changed since then, and were planned at most a day before it.
+    """
     columns = [column if column.name != "manifest" else literal(None).label("manifest") for column in _transactions.c]
     query = select(*columns).where(_transactions.c.pipeline == pipeline)
     if state is not None:
         query = query.where(_transactions.c.state == state.value)
+    if since is not None:
+        query = query.where(*_changed_since(since))
     return _all(connection, query.order_by(_transactions.c.id.desc()).limit(limit))
 
 
@@ -288,10 +295,15 @@ def gaps(connection: Connection, pipeline: str, since: datetime) -> list[tuple[s
     """
     table = _transactions.c
     query = select(_ranges).join(_transactions, _ranges.c.transaction_id == table.id).where(table.pipeline == pipeline)
-    # Ids begin with the time of the plan, so the index of ids bounds the look; a commit may come long after its plan.
-    query = query.where(table.id >= f"{since - _PLANNED_BEFORE:{ID_TIME}}", table.changed >= since)
+    query = query.where(*_changed_since(since))
     query = query.where(table.state == State.COMMITTED.value, _ranges.c.gap).order_by(table.id, _ranges.c.shard)
     return [(row.transaction_id, _range(row)) for row in connection.execute(query)]
+
+
+def _changed_since(since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """Of transactions: ids begin with the time of the plan, so their index bounds the look; a commit may come later."""
+    table = _transactions.c
+    return table.id >= f"{since - _PLANNED_BEFORE:{ID_TIME}}", table.changed >= since
 
 
 def events(connection: Connection, id: str) -> list[Event]:

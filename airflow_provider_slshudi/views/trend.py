@@ -13,7 +13,7 @@ from airflow_provider_slshudi.views.history import BatchView
 WINDOWS = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7)}
 """What a page offers, by its name in an address."""
 _MOST = 12_000
-"""Batches, and looks at the service, of a window at most: more than one a minute for seven days."""
+"""Batches of a window at most: more than one a minute for seven days."""
 
 Points = Sequence[tuple[datetime, float]]
 """Values over time."""
@@ -44,8 +44,8 @@ def trend(ledger: Ledger, name: str, window: timedelta) -> Trend:
     """A pipeline's trend over the last `window`. Looks at the service are kept for 48 hours."""
     end = ledger.now()
     begin = end - window
-    looks = [look for look in ledger.backlog_samples(name, _MOST) if begin <= look.at <= end]
-    batches = [item for item in ledger.last(name, _MOST) if item.changed >= begin]
+    looks = [look for look in ledger.backlog_since(name, begin) if begin <= look.at <= end]
+    batches = ledger.last(name, _MOST, since=begin)
     committed = [item for item in batches if item.state is State.COMMITTED]
     return Trend(
         begin,
