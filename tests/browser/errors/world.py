@@ -22,6 +22,7 @@ from tests.airflows import SupervisedAirflow
 from tests.databases import PostgresServer, postgres_server
 from tests.local.sdk import by_ip
 from tests.machine import connection
+from tests.points import armed_in
 from tests.sessions import java_options, start_spark
 from tests.users import ordinary
 
@@ -122,6 +123,8 @@ def world(home: Path, postgres: bool) -> Iterator[World]:
             "AIRFLOW_CONN_SPARK_DEFAULT": connection("spark", host="local[2]"),
             "SLSHUDI_RESIDENT_SECONDS": "60",
             "SPARK_SUBMIT_OPTS": os.environ.get("SPARK_SUBMIT_OPTS", java_options()),
+            # A pipeline's DAG file names a folder of its own.
+            **armed_in(home / "points"),
         }
         with ordinary():
             airflow = stack.enter_context(SupervisedAirflow(home / "airflow", home / "dags", variables))
