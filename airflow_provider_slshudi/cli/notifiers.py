@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from importlib.util import find_spec
 
 ALERTS = "smtp:ADDRESS, slack, apprise (webhooks, DingTalk, Feishu and others), none"
 """The answers that `alerts_of` takes, and none."""
-_ADDRESS = re.compile(r"[^@\s\"\\]+@[^@\s\"\\]+")
-_SUBJECT, _TEXT = "{{ dag.dag_id }}: a pipeline needs attention", "{{ exception }}"
+_ADDRESS = re.compile(r"[^@\s\"\\{}]+@[^@\s\"\\{}]+")
+_SUBJECT = "{{ dag.dag_id }}: a pipeline needs attention"
+_TEXT, _HTML = "{{ exception }}", "{{ exception | e }}"
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def alerts_of(text: str) -> Alerts:
 def _smtp(addresses: list[str]) -> Alerts:
     return Alerts(
         "from airflow.providers.smtp.notifications.smtp import SmtpNotifier",
-        f'SmtpNotifier(to={addresses!r}, subject="{_SUBJECT}", html_content="<pre>{_TEXT}</pre>")'.replace("'", '"'),
+        f'SmtpNotifier(to={json.dumps(addresses)}, subject="{_SUBJECT}", html_content="<pre>{_HTML}</pre>")',
         "smtp_default",
         "airflow connections add smtp_default --conn-type smtp --conn-host HOST --conn-login USER --conn-password ... "
         '--conn-extra \'{"from_email": "airflow@EXAMPLE"}\'',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from enum import Enum
 
@@ -46,6 +47,15 @@ BACKFILL = "backfill"
 """The ledger's name for a backfill, which several runs may carry out."""
 PART = ".part"
 """What stands between the id of the run that a backfill began with and the number of a later one."""
+_PARTS = re.compile(rf"(.+){re.escape(PART)}(\d+)")
+
+
+def part_of(run: str) -> tuple[str, int]:
+    """The run that a backfill began with, and which part of it a run is; a run of another name is its own first."""
+    match = _PARTS.fullmatch(run)
+    return (match[1], int(match[2])) if match else (run, 1)
+
+
 DRY_RUN = "backfill, dry run"
 """The ledger's name for a question that starts nothing."""
 REPAIR, OVERRIDE = "repair", "override"

@@ -31,9 +31,13 @@ def end(connection: Connection, id_: int, result: str) -> None:
 
 def ask(connection: Connection, found: Mapping[str, Any]) -> None:
     """See `Ledger.ask`."""
-    query = select(_deeds.c.id).where(_of_run(found["pipeline"], found["act"], found["run"]))
-    if connection.execute(query.limit(1)).first() is None:
+    of_run = _of_run(found["pipeline"], found["act"], found["run"])
+    before = connection.execute(select(_deeds.c.about).where(of_run).limit(1)).first()
+    if before is None:
         begin(connection, found)
+    else:
+        # A person cleared its task: it goes on, and what it began with stays.
+        connection.execute(update(_deeds).where(of_run).values(result=None, about=before.about or found["about"]))
 
 
 def answer(connection: Connection, pipeline: str, act: str, run: str, result: str) -> None:
@@ -52,9 +56,9 @@ def _of_run(pipeline: str, act: str, run: str) -> ColumnElement[bool]:
     return (_deeds.c.pipeline == pipeline) & (_deeds.c.act == act) & (_deeds.c.run == run)
 
 
-def last(connection: Connection, pipeline: str, limit: int, act: str | None = None) -> list[AuditEntry]:
-    """What people had done to the pipeline, or the deeds of one act, the newest first."""
+def last(connection: Connection, pipeline: str, limit: int, *acts: str) -> list[AuditEntry]:
+    """What people had done to the pipeline, or the deeds of some acts, the newest first."""
     query = select(*_DEED).where(_deeds.c.pipeline == pipeline).order_by(_deeds.c.id.desc()).limit(limit)
-    if act is not None:
-        query = query.where(_deeds.c.act == act)
+    if acts:
+        query = query.where(_deeds.c.act.in_(acts))
     return [AuditEntry(*row) for row in connection.execute(query)]

@@ -16,13 +16,18 @@ _RECENT = 10
 
 
 def standings(
-    connection: Connection, newest: int, since: datetime, names: Collection[str] | None = None
+    connection: Connection,
+    newest: int,
+    since: datetime,
+    names: Collection[str] | None = None,
+    acts: Collection[str] = (),
 ) -> list[Standing]:
     """What the ledger has of each pipeline, or of those named, by name; a few indexed reads for each.
 
     Args:
         newest: the number of transactions.
         since: how far back sightings go.
+        acts: the names of the acts whose newest entries are told.
     """
     moment = now(connection)
     troubles: dict[str, list[Trouble]] = {}
@@ -33,7 +38,7 @@ def standings(
     # A pipeline that failed before it could be registered is all the more to be seen.
     everyone = {**{name: LedgerPipeline(name, "", "") for name in troubles}, **registered_pipelines}
     return [
-        _standing(connection, moment, everyone[name], newest, since, troubles.get(name, []), keys.get(name))
+        _standing(connection, moment, everyone[name], newest, since, troubles.get(name, []), keys.get(name), acts)
         for name in sorted(everyone)
         if names is None or name in names
     ]
@@ -47,6 +52,7 @@ def _standing(
     since: datetime,
     troubles: list[Trouble],
     keys: UnnamedCount | None,
+    acts: Collection[str],
 ) -> Standing:
     name = pipeline.name
     committed = reads.latest_committed(connection, name)
@@ -70,7 +76,7 @@ def _standing(
         reserved,
         troubles,
         keys,
-        audit_log.last(connection, name, _RECENT),
+        audit_log.last(connection, name, _RECENT, *acts) if acts else [],
     )
 
 

@@ -412,7 +412,7 @@ class Standing:
         sightings: newest first.
         unread_since: see `Ledger.unread_since`.
         unnamed: None if batches saw no key that no column names.
-        acts: what people had done last, the newest first.
+        acts: what people had done last of the acts that were asked for, the newest first.
     """
 
     pipeline: LedgerPipeline

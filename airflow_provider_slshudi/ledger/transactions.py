@@ -61,7 +61,7 @@ TAKEN_OVER = "taken over"
 FAILED = "failed"
 """Name of the event of a transaction whose step failed: the step, the error's class, and the error's first sentence."""
 _FIRST_SENTENCE = re.compile(r"\.\s|\n")
-_SENTENCE_LENGTH = 300
+_SENTENCE_LENGTH, _REASON_LENGTH = 300, 1_000
 _NOTHING: Mapping[str, Any] = {}
 _TEXT_LENGTH = 10_000
 _transactions = models.transactions
@@ -284,13 +284,19 @@ def completed_once(connection: Connection, id: str, completed: str | None, detai
 def aborted(connection: Connection, id: str, token: int, reason: str) -> Transaction:
     """Any live state -> ABORTED: the ranges are free again.
 
-    The first reason stays, behind what led to it: the step that failed last, or why another run took it over.
+    The first reason stays, behind what led to it: the step that failed last and did not succeed later, or why another
+    run took it over.
     """
-    events = reads.events(connection, id)
-    failures = [event.detail for event in events if event.what == FAILED]
-    take_overs = [json.loads(event.detail).get("why") for event in events if event.what == TAKEN_OVER]
-    causes = failures[-1:] or [*filter(None, take_overs[-1:])]
-    return _change(connection, id, token, State.ABORTED, {"error": plain("; ".join([*causes, reason]))}, reason)
+    failures, take_overs = list[str](), list[str]()
+    for event in reads.events(connection, id):
+        if event.what == FAILED:
+            failures.append(event.detail)
+        elif event.what == TAKEN_OVER:
+            take_overs += filter(None, [json.loads(event.detail).get("why")])
+        elif event.what in State.__members__:
+            failures.clear()
+    error = "; ".join([*(failures or take_overs)[-1:], reason[:_REASON_LENGTH]])
+    return _change(connection, id, token, State.ABORTED, {"error": plain(error)}, reason)
 
 
 def failed(connection: Connection, id: str, step: str, error: str, message: str) -> None:
@@ -372,7 +378,7 @@ def take_over(connection: Connection, id: str, why: str = "") -> Transaction:
     transaction = reads.get(connection, id)
     if hit == 0:
         raise _illegal(transaction, "a take-over", LIVE)
-    note(connection, id, TAKEN_OVER, {"token": transaction.token, **({"why": why} if why else {})})
+    note(connection, id, TAKEN_OVER, {"token": transaction.token, **({"why": why[:_REASON_LENGTH]} if why else {})})
     return transaction
 
 

@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.exceptions import ConfigError, CursorError
-from airflow_provider_slshudi.handover.names import BACKFILL, DRY_RUN, PARAMS_SOURCE, PART
+from airflow_provider_slshudi.handover.names import BACKFILL, DRY_RUN, PARAMS_SOURCE, PART, part_of
 from airflow_provider_slshudi.operators.base import (
     PipelineTask,
     failure_of,
@@ -270,8 +270,8 @@ class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):
             progress.ended(work, first_run(context))
             raise AirflowSkipException("all of the backfill is covered or reserved")
         self.log.info("left of the backfill: %s", ", ".join(map(str, unread_ranges)))
-        first, _, part = context["dag_run"].run_id.partition(PART)
-        number = int(part or 1) + 1
+        first, part = part_of(context["dag_run"].run_id)
+        number = part + 1
         self.trigger_run_id, self.conf = f"{first}{PART}{number}", params
         self.note = f"Part {number} of backfill {first}: {len(unread_ranges)} ranges were left"
         super().execute(context)

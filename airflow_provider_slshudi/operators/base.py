@@ -24,7 +24,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 
 from airflow_provider_slshudi import dagfile
 from airflow_provider_slshudi.exceptions import ConfigError, Fenced, JobFailed, TerminalError
-from airflow_provider_slshudi.handover.names import BACKFILL, PARAMS_SOURCE, PART
+from airflow_provider_slshudi.handover.names import BACKFILL, PARAMS_SOURCE, part_of
 from airflow_provider_slshudi.plugins.links import PipelineLink, SparkLink, web_address
 from airflow_provider_slshudi.settings import AIRFLOW_NAME, CONNECTIONS, Connections
 from airflow_provider_slshudi.system.processes import end_with_parent
@@ -366,7 +366,7 @@ def who_asked(context: Context) -> str:
 def first_run(context: Context) -> str:
     """The DAG and the run that a backfill began with, if this run is a part of one; else this run itself."""
     run = context["dag_run"]
-    return f"{run.dag_id}/{run.run_id.partition(PART)[0]}"
+    return f"{run.dag_id}/{part_of(run.run_id)[0]}"
 
 
 class AirflowRuns:

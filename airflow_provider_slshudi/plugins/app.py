@@ -203,7 +203,7 @@ def _pipeline(
     request: Request, viewer: Viewer, name: str, before: str | None, said: str | None = None, span: str = SPAN
 ) -> HTMLResponse:
     ledger, dags = viewer.require(name)
-    standings = ledger.standings(standing.NEWEST, ledger.now() - standing.WINDOW, [name])
+    standings = ledger.standings(standing.NEWEST, ledger.now() - standing.WINDOW, [name], standing.ACTS)
     if not standings:
         return page(request, "none.html", what=Text("Pipeline {name}", name=name), dags=dags)
     past = ledger.history(name, BATCHES, before)

@@ -24,6 +24,8 @@ from airflow_provider_slshudi.views.words import TIME, Figure, Text
 
 ENGLISH, CHINESE = "en", "zh-CN"
 LANGUAGE_COOKIE, ZONE_COOKIE = "slshudi_language", "slshudi_zone"
+_LONGEST_ZONE = 64
+"""Characters; a path of hundreds of parts is more than ZoneInfo looks for."""
 _FOLDER = Path(__file__).parent / "locales"
 _SPACE, _JOINER = "\u00a0", "\u2060"
 _WITHIN = re.compile("(?<=[\u4e00-\u9fff])(?=[\u4e00-\u9fff])")
@@ -85,7 +87,7 @@ def reader_of(request: Request) -> Reader:
     language = CHINESE if first.startswith("zh") else ENGLISH
     name = unquote(request.cookies.get(ZONE_COOKIE, "UTC"))
     try:
-        return Reader(language, name, ZoneInfo(name))
+        return Reader(language, name, ZoneInfo(name[:_LONGEST_ZONE]))
     except (KeyError, ValueError, OSError):  # a browser may send any text
         return Reader(language)
 

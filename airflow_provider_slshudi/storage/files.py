@@ -48,6 +48,12 @@ _LOOKS = 5
 """At a folder whose files go one by one."""
 _GLANCE_SECONDS = 0.05
 _REFUSES_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+# java.io.IOException: No space left on device; java.io.FileNotFoundException: /lake/x (Read-only file system);
+# OSError: [Errno 28] No space left on device: '/lake/x'
+_REFUSED_WRITES = re.compile(
+    r"\b(?:IOException|FileNotFoundException|FileSystemException|FSError|OSError)\b[^\n]*(?:: |\(|\] )"
+    rf"(?:{'|'.join(map(os.strerror, _REFUSES_WRITES))})(?:[):\s]|$)"
+)
 _NEEDS_ROOM = (
     "What is committed stays. Make room there, raise the quota, or make it writable again; the next run goes on"
 )
@@ -649,8 +655,11 @@ def _let_go(stream: pa.NativeFile) -> None:
 
 
 def tells_refused_writes(text: str) -> bool:
-    """Whether the text of an error, as the system gives it to Java too, says that a file system takes no writes."""
-    return any(os.strerror(number) in text for number in _REFUSES_WRITES)
+    """Whether the text of an error says that a file system takes no writes: an error of files, of Java or of Python.
+
+    Other texts may quote a value of a log that says so.
+    """
+    return _REFUSED_WRITES.search(text) is not None
 
 
 def denied(uri: str, path: str) -> TableDenied:

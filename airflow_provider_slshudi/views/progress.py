@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.exceptions import LedgerError
-from airflow_provider_slshudi.handover.names import BACKFILL, PART
+from airflow_provider_slshudi.handover.names import BACKFILL, part_of
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import AuditEntry, Kind, State, Transaction
 from airflow_provider_slshudi.planning.ranges import Range, by_shard, subtract
@@ -155,7 +155,7 @@ def ended(work: Work, run: str) -> None:
 
 def refused(ledger: Ledger, pipeline: str) -> list[AuditEntry]:
     """The newest requests for a backfill that failed before a batch began, the newest first."""
-    return [deed for deed in ledger.audit_entries(pipeline, _NEWEST, BACKFILL) if not deed.about]
+    return [deed for deed in ledger.audit_entries(pipeline, _NEWEST, BACKFILL) if not deed.about and failure_of(deed)]
 
 
 def progress(ledger: Ledger, pipeline: str) -> list[Progress]:
@@ -193,5 +193,4 @@ def _unread(asked: Range, covered: Mapping[int, Sequence[Range]]) -> int:
 
 def _is_of(transaction: Transaction, deed: AuditEntry) -> bool:
     """Whether a transaction is a part of a backfill: the parts' runs have the first run's name and a number."""
-    run = f"{transaction.dag_id}/{transaction.run_id}"
-    return run == deed.run or run.startswith(f"{deed.run}{PART}")
+    return f"{transaction.dag_id}/{part_of(transaction.run_id)[0]}" == deed.run

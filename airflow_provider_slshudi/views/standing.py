@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -115,7 +116,7 @@ class PipelineView:
 def pipelines(ledger: Ledger, names: Sequence[str] | None = None) -> list[PipelineView]:
     """All pipelines, or those named; the one that needs a person most comes first."""
     since = ledger.now() - WINDOW
-    return by_need([view_of(standing) for standing in ledger.standings(NEWEST, since, names)])
+    return by_need([view_of(standing) for standing in ledger.standings(NEWEST, since, names, ACTS)])
 
 
 def by_need(views: Iterable[PipelineView]) -> list[PipelineView]:
@@ -153,9 +154,20 @@ def view_of(standing: Standing) -> PipelineView:
     )
 
 
+ACTS = (BACKFILL, Act.DISMISS.value)
+"""The acts that a pipeline's view looks at."""
+_FAILED_ACT = re.compile(r"\w+: ")
+"""How the result of an act begins that ended with an error: its class."""
+
+
 def _failed_backfill(acts: Sequence[AuditEntry]) -> AuditEntry | None:
-    newest = next((entry for entry in acts if entry.act in (BACKFILL, Act.DISMISS.value)), None)
-    return newest if newest is not None and newest.act == BACKFILL and failure_of(newest) else None
+    """The newest that failed and is neither dismissed nor followed by one that was asked for later and succeeded."""
+    for entry in acts:
+        if entry.act == BACKFILL and failure_of(entry):
+            return entry
+        if entry.result is not None and (entry.act == BACKFILL or not _FAILED_ACT.match(entry.result)):
+            return None
+    return None
 
 
 def unread_of(standing: Standing) -> list[Range]:

@@ -13,7 +13,7 @@ from tests.needs import CHROMIUM, needs_chromium
 
 pytestmark = needs_chromium
 ADDRESS = "http://pages.test/pipelines/clicks"
-WORDS = '{{"begun": "Begun:", "queued": "Queued. {{dag}} is paused:"}}'
+WORDS = '{{"begun": "Begun:", "queued": "Queued. {{dag}} is paused:", "asked": "Asked for:"}}'
 PAGE = f"""<body data-airflow="" data-words='{WORDS}'>
 <main><p>{{said}}</p>
 <form class="trigger" data-dag="clicks_tail"><button>run now</button><output></output></form></main>
@@ -47,15 +47,25 @@ def test_a_button_that_is_pressed_while_news_come_shows_its_answer(page: Page) -
         news[0].fulfill(body=PAGE.format(said="after"), content_type="text/html")
     page.wait_for_timeout(200)
     asked[0].fulfill(body=json.dumps({"dag_id": "clicks_tail", "dag_run_id": "run-1"}), content_type="application/json")
-    expect(page.locator("output")).to_have_text("Begun: run-1")
+    expect(page.locator("output")).to_have_text("Asked for: run-1")
 
 
-def test_a_run_of_a_paused_dag_is_not_called_begun(page: Page) -> None:
+@pytest.mark.parametrize(
+    ("status", "answer", "said"),
+    [
+        (200, {"is_paused": True}, "Queued. clicks_tail is paused: run-1"),
+        (200, {"is_paused": False}, "Begun: run-1"),
+        (403, {"detail": "Forbidden"}, "Asked for: run-1"),
+    ],
+)
+def test_a_run_is_called_begun_only_where_its_dag_is_not_paused(
+    page: Page, status: int, answer: dict[str, object], said: str
+) -> None:
     run = json.dumps({"dag_id": "clicks_tail", "dag_run_id": "run-1"})
     page.route("**/dags/clicks_tail/dagRuns", lambda route: route.fulfill(body=run, content_type="application/json"))
-    page.route("**/dags/clicks_tail", lambda route: route.fulfill(json={"is_paused": True}))
+    page.route("**/dags/clicks_tail", lambda route: route.fulfill(status=status, json=answer))
     page.get_by_role("button", name="run now").click()
-    expect(page.locator("output")).to_have_text("Queued. clicks_tail is paused: run-1")
+    expect(page.locator("output")).to_have_text(said)
 
 
 def test_news_are_shown_while_nobody_is_at_work(page: Page) -> None:

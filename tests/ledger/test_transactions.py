@@ -355,6 +355,15 @@ def test_an_aborted_transaction_says_which_step_failed_and_why_it_was_decided(le
     assert ledger.events(failing.id)[-1].what == "ABORTED", "what comes after the decision is no cause of it"
 
 
+def test_a_step_that_succeeded_after_all_is_no_reason_of_an_abort(ledger: Ledger) -> None:
+    mended = begin(ledger)
+    ledger.note_trouble(PIPELINE, "tail", "run-1", "open", "JobFailed", "no Java", waits=True, transaction=mended.id)
+    ledger.opened(mended.id, mended.token, "20261121000000001")
+    taken = ledger.take_over(mended.id, "its process is gone: worker-1" + "." * 20_000)
+    error = str(ledger.aborted(mended.id, taken.token, "rolled back").error)
+    assert error.startswith("its process is gone: worker-1") and error.endswith("; rolled back") and len(error) < 2_100
+
+
 def test_an_aborted_transaction_whose_process_was_killed_says_so(ledger: Ledger) -> None:
     killed = begin(ledger)
     taken = ledger.take_over(killed.id, "its process is gone: worker-1")

@@ -59,6 +59,18 @@ def test_a_disk_that_takes_no_writes_is_not_taken_for_a_table_that_is_gone(tmp_p
     assert not advice("WritesRefused").acts, "nothing has to be forgotten or made anew"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ValueError: could not convert string to float: 'No space left on device'",
+        "AnalysisException: no column `Read-only file system`",
+        "java.io.FileNotFoundException: File file:/lake/event=Read-only file system/a.parquet does not exist",
+    ],
+)
+def test_a_value_that_speaks_of_a_full_disk_is_not_one(text: str) -> None:
+    assert failure(RuntimeError(text)).error != WritesRefused.__name__
+
+
 @pytest.mark.parametrize("said", ["No space left on device", "Disk quota exceeded", "Read-only file system"])
 def test_a_disk_that_refuses_java_s_writes_is_told_alike(said: str) -> None:
     told = failure(RuntimeError(f"java.io.IOException: {said}: /lake/.hoodie/metadata/files/x.log"))

@@ -120,12 +120,13 @@ document.addEventListener("submit", async (event) => {
     const run = await ask(form, "POST", "/dagRuns", { logical_date: null, conf });
     if (!run) return;
     const path = `${document.body.dataset.airflow}/api/v2/dags/${encodeURIComponent(run.dag_id)}`;
-    const { is_paused: paused } = await fetch(path).then((answer) => answer.json()).catch(() => ({}));
+    const { is_paused: paused } = await fetch(path).then((answer) => (answer.ok ? answer.json() : {})).catch(() => ({}));
     const link = document.createElement("a");
     link.dataset.top = "";
     link.href = `${document.body.dataset.airflow}/dags/${encodeURIComponent(run.dag_id)}/runs/${encodeURIComponent(run.dag_run_id)}`;
     link.textContent = run.dag_run_id;
-    said.replaceChildren(`${paused ? fill(words.queued, { dag: run.dag_id }) : words.begun} `, link);
+    const begins = paused === undefined ? words.asked : paused ? fill(words.queued, { dag: run.dag_id }) : words.begun;
+    said.replaceChildren(`${begins} `, link);
   } else if (form.matches("form.pause")) {
     const paused = event.submitter.value === "true";
     if (await ask(form, "PATCH", "?update_mask=is_paused", { is_paused: paused })) {

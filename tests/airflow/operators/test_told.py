@@ -9,7 +9,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowTaskTimeout
 
 from airflow_provider_slshudi.exceptions import DataExpired, Fenced, JobFailed, LeaseHeld, SourceUnavailable
-from airflow_provider_slshudi.handover.names import BACKFILL, OVERRIDE
+from airflow_provider_slshudi.handover.names import BACKFILL, DRY_RUN, OVERRIDE
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator
@@ -19,7 +19,7 @@ from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 from airflow_provider_slshudi.transaction import plan
 from airflow_provider_slshudi.transaction.settle import register
 from airflow_provider_slshudi.views import words
-from airflow_provider_slshudi.views.progress import DONE, progress
+from airflow_provider_slshudi.views.progress import DONE, progress, refused
 from airflow_provider_slshudi.views.standing import pipelines
 from tests.airflow.operators.runs import in_run
 
@@ -204,9 +204,27 @@ def test_a_failed_backfill_is_shown_until_somebody_dismisses_it(put: Put, ledger
         backfill.execute(in_run())
     register(backfill.work(in_run()))
     assert pipelines(ledger)[0].failed_backfill is not None
+    for number in range(12):
+        with ledger.audited("ad_events", DRY_RUN, "ada", "how much is it?", f"backfill/dry-{number}") as result:
+            result.append("nothing is left to read")
+    ledger.ask("ad_events", BACKFILL, "bob", "everything", "backfill/another", {"0": ["0", "9", 9]})
+    with pytest.raises(ValueError, match="busy"), ledger.audited("ad_events", "dismiss", "ada", "", "repair/run-0"):
+        raise ValueError("busy")
+    assert pipelines(ledger)[0].failed_backfill is not None, "other acts, and one that is not over, hide it not"
     repair = SlsHudiRepairOperator(task_id="repair", pipeline="ad_events")
     repair.execute(in_run(("repair", "run-1"), act="dismiss", reason="a typing error"))
     assert pipelines(ledger)[0].failed_backfill is None
+
+
+def test_a_backfill_whose_task_is_cleared_is_no_failed_one_any_more(put: Put, ledger: Ledger) -> None:
+    put(3)
+    of_run = ("backfill", "load.partial-2026")
+    backfill = SlsHudiBackfillPlanOperator(task_id="plan", pipeline="ad_events")
+    with pytest.raises(AirflowFailException, match="give `cursors`"):
+        backfill.execute(in_run(of_run))
+    backfill.execute(in_run(of_run, everything=True))
+    assert pipelines(ledger)[0].failed_backfill is None and not refused(ledger, "ad_events")
+    assert [item.deed.run for item in progress(ledger, "ad_events")] == ["backfill/load.partial-2026"]
 
 
 def test_a_settle_that_fails_otherwise_does_not_wait(put: Put, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,6 +103,7 @@ def request(**headers: str) -> Request:
         ),
         ({"cookie": "slshudi_zone=..%2F..%2Fetc%2Fpasswd"}, "en", "UTC"),
         ({"cookie": "slshudi_zone=Asia"}, "en", "UTC"),
+        ({"cookie": f"slshudi_zone={'a/' * 400}"}, "en", "UTC"),
     ],
 )
 def test_language_and_zone_are_airflows_or_else_the_browsers(headers: dict[str, str], language: str, zone: str) -> None:
