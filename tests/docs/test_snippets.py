@@ -17,6 +17,7 @@ from airflow_provider_slshudi import cli
 from airflow_provider_slshudi.config.load import load_pipeline
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.handover.names import Act
+from airflow_provider_slshudi.views.words import ACTS
 from tests.docs.blocks import DOCUMENTS, blocks, commands
 from tests.machine import ROOT
 
@@ -124,7 +125,7 @@ def test_pages_name_the_acts_that_there_are() -> None:
     text = (ROOT / "docs" / "pages.md").read_text(encoding="utf-8")
     tables = re.findall(r"^\| act of `clicks_(\w+)` \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
     named = {(re.split(r" *\| *", row)[1], role) for role, rows in tables for row in rows.splitlines()}
-    assert named == {(act.value.replace("-", " "), act.role) for act in Act}
+    assert named == {(f"{ACTS[act]} (`{act.value}`)", act.role) for act in Act}
 
 
 @pytest.mark.parametrize("translated", sorted((ROOT / "docs").glob("*.zh.md")), ids=lambda path: path.name)

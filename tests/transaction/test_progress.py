@@ -52,7 +52,7 @@ def test_before_any_batch_only_log_groups_are_known(work: Work) -> None:
         None,
     )
     assert (found.share, found.is_over, found.deed.who, found.deed.reason) == (0, False, "ada", "everything")
-    assert words.progress(found) == "0%: 0 of 200 log groups; not known, not known left"
+    assert words.progress(found) == "0%: 0 of 200 log groups; the time that is left shows after a batch"
 
 
 def test_batches_of_the_backfill_and_of_the_tail_bring_it_on(work: Work, engine: Engine) -> None:
