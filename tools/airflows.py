@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from setup import ROOT, UV_PROGRAM, index_environment, install_native, run, without_native
+from setup import ROOT, UV_PROGRAM, index_environment, install, install_native, run
 
 CORNERS = (("3.1", "3.10"), ("3.1", "3.12"), ("3.2", "3.11"), ("3.3", "3.10"), ("3.3", "3.12"))
 TESTS = "tests/airflow/test_real_scheduler.py"
@@ -36,9 +36,7 @@ def proven(airflow: str, version: str) -> str:
     environment = index_environment()
     if not python.exists():
         run([UV_PROGRAM, "venv", "--quiet", "--python", interpreter(version), home], environment)
-    command: list[str | Path] = [UV_PROGRAM, "pip", "install", "--quiet", "--python", python, "--compile-bytecode"]
-    command += ["--override", without_native(), "-e", f"{ROOT}[dev]", f"apache-airflow=={airflow}.*"]
-    run(command, environment)
+    install(python, "-e", f"{ROOT}[dev]", f"apache-airflow=={airflow}.*")
     install_native(environment, python)
     environment = {**os.environ, "PATH": os.pathsep.join([str(home / "bin"), os.environ.get("PATH", os.defpath)])}
     demo: list[str | Path] = [

@@ -55,13 +55,16 @@ def main() -> None:
 
 
 def extra(name: str) -> None:
-    """Installs what an extra of pyproject.toml names."""
-    command: list[str | Path] = [UV_PROGRAM, "pip", "install", "--quiet", "--python", PYTHON]
+    """Installs what an extra of pyproject.toml names, in the versions of constraints.txt."""
+    fixed = ROOT / "constraints.txt"
+    install(PYTHON, "-c", fixed, "-b", fixed, "-e", f"{ROOT}[{name}]")
+
+
+def install(python: Path, *arguments: str | Path) -> None:
+    """Has uv install beside a Python what it is told, without slshudi-native."""
     # Many images set PYTHONDONTWRITEBYTECODE: each process would compile what it imports, a second and more at a time.
-    command += ["--compile-bytecode"]
-    command += ["-c", ROOT / "constraints.txt", "-b", ROOT / "constraints.txt", "-e", f"{ROOT}[{name}]"]
-    command += ["--override", without_native()]
-    run(command, index_environment())
+    command: list[str | Path] = [UV_PROGRAM, "pip", "install", "--quiet", "--compile-bytecode", "--python", python]
+    run([*command, "--override", _without_native(), *arguments], index_environment())
 
 
 def constraints() -> None:
@@ -69,12 +72,12 @@ def constraints() -> None:
     path = ROOT / "constraints.txt"
     command: list[str | Path] = [UV_PROGRAM, "pip", "compile", "--quiet", "--universal"]
     command += ["--python-version", "3.10", "--upgrade", "--all-extras"]
-    command += ["--no-header", "--no-annotate", "--no-emit-package", NAME, "--override", without_native()]
+    command += ["--no-header", "--no-annotate", "--no-emit-package", NAME, "--override", _without_native()]
     run([*command, "pyproject.toml", "-o", path], index_environment())
     path.write_text(HEADER + path.read_text(encoding="utf-8"), encoding="utf-8")
 
 
-def without_native() -> Path:
+def _without_native() -> Path:
     """An override by which uv leaves slshudi-native out: here it is built from its source, where that can be done."""
     path = VENV / "without-native.txt"
     path.write_text("slshudi-native ; sys_platform == 'never'\n", encoding="utf-8")

@@ -49,13 +49,13 @@ def alerts_of(text: str) -> Alerts:
     """
     kind, _, whom = text.partition(":")
     addresses = [address.strip() for address in whom.split(",")]
-    if kind not in _MAKERS or (kind == "smtp") != bool(whom):
+    if kind not in ("smtp", *_BY_CONNECTION) or (kind == "smtp") != bool(whom):
         raise ValueError(f"expected {ALERTS}")
     if kind == "smtp" and not all(map(_ADDRESS.fullmatch, addresses)):
         raise ValueError("expected smtp: and mail addresses, with commas between")
     if find_spec(f"airflow.providers.{kind}") is None:
         raise ValueError(f"it needs `pip install apache-airflow-providers-{kind}` on all machines of Airflow")
-    return _MAKERS[kind](addresses)
+    return _smtp(addresses) if kind == "smtp" else _BY_CONNECTION[kind]
 
 
 def _smtp(addresses: list[str]) -> Alerts:
@@ -68,24 +68,20 @@ def _smtp(addresses: list[str]) -> Alerts:
     )
 
 
-def _slack(_: list[str]) -> Alerts:
-    return Alerts(
+_BY_CONNECTION = {
+    "slack": Alerts(
         "from airflow.providers.slack.notifications.slack_webhook import SlackWebhookNotifier",
         f'SlackWebhookNotifier(text="{_SUBJECT}\\n{_TEXT}")',
         "slack_default",
         "airflow connections add slack_default --conn-type slackwebhook --conn-password https://hooks.slack.com/...",
-    )
-
-
-def _apprise(_: list[str]) -> Alerts:
+    ),
     # Apprise's addresses: https://appriseit.com/services/
-    return Alerts(
+    "apprise": Alerts(
         "from airflow.providers.apprise.notifications.apprise import AppriseNotifier",
         f'AppriseNotifier(title="{_SUBJECT}", body="{_TEXT}")',
         "apprise_default",
         "airflow connections add apprise_default --conn-type apprise --conn-extra "
         """'{"config": [{"path": "dingtalk://TOKEN, feishu://TOKEN, json://HOST/PATH or another of Apprise"}]}'""",
-    )
-
-
-_MAKERS = {"smtp": _smtp, "slack": _slack, "apprise": _apprise}
+    ),
+}
+"""The notifiers whose connection says who is told."""

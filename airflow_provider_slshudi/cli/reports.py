@@ -99,7 +99,7 @@ def _status(options: argparse.Namespace) -> int:
             if (failed := view.failed_backfill) is not None:
                 request = f"{view.name}: the backfill that {failed.who} asked for at {failed.at:%Y-%m-%d %H:%M} UTC"
                 print(f"{request} ({failed.reason}) failed: {failed.result}", file=options.out)
-        known_alerts = {} if watched_by() else alerts()
+        known_alerts = {} if watched_by() or not names else alerts()
         for name in sorted(name for name in names if known_alerts.get(name) is False):
             print(f"{name}: {NO_ALERTS}: {no_alerts(name)}", file=options.out)
         if not views and not errors and not options.pipelines:

@@ -87,17 +87,13 @@ def place_of(path: Path, field: str, column: str = "") -> str:
         column: the entry of this name within it.
     """
     node = AsWritten(path.read_text(encoding="utf-8")).get_single_node()
-    pairs = node.value if isinstance(node, yaml.MappingNode) else []
-    pair = next(((key, entries) for key, entries in pairs if key.value == field), None)
-    if pair is None:
+    _, line, entries = ("", 1, None) if node is None else _locate(node, (field,))
+    if entries is node:
         return f"{path}, which does not name `{field}`"
-    named = (
-        entry
-        for entry in (pair[1].value if isinstance(pair[1], yaml.SequenceNode) else [])
-        if isinstance(entry, yaml.MappingNode)
-        and any((key.value, value.value) == ("name", column) for key, value in entry.value)
-    )
-    line = next(named, pair[0]).start_mark.line + 1
+    for entry in entries.value if isinstance(entries, yaml.SequenceNode) else ():
+        _, _, name = _locate(entry, ("name",))
+        if name is not entry and name.value == column:
+            line = entry.start_mark.line + 1
     return f"{path} line {line}: `{field}`{f', {column}' if column else ''}"
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from airflow.providers.common.compat.sdk import conf
@@ -23,6 +24,8 @@ from airflow_provider_slshudi.sls.faults import PERSON
 from airflow_provider_slshudi.storage.objectstore import is_stored
 from airflow_provider_slshudi.views.words import NO_ALERTS, no_alerts
 
+KnownAlerts = Callable[[], Mapping[str, bool]]
+
 
 def findings(named: Sequence[str]) -> Iterator[Finding]:
     """The findings about ledger, Airflow and pipelines, as they come; all of the folder where none is `named`."""
@@ -31,9 +34,10 @@ def findings(named: Sequence[str]) -> Iterator[Finding]:
     try:
         yield from run(f"ledger {conn_id}", database.checks())
         names = list(named) or ours.pipeline_names()
+        known_alerts = cache(alerts)
         yield from run("Airflow", _airflow(database, len(names)))
         for name in names:
-            yield from _pipeline(name, database)
+            yield from _pipeline(name, database, known_alerts)
     finally:
         database.close()
 
@@ -62,7 +66,7 @@ def _airflow(database: Database, pipelines: int) -> list[Check]:
     ]
 
 
-def _pipeline(name: str, database: Database) -> Iterator[Finding]:
+def _pipeline(name: str, database: Database, known_alerts: KnownAlerts) -> Iterator[Finding]:
     about, loaded = f"pipeline {name}", list[Pipeline]()
 
     def file() -> Seen:
@@ -72,10 +76,10 @@ def _pipeline(name: str, database: Database) -> Iterator[Finding]:
 
     yield from run(about, [Check("file", file)])
     for pipeline in loaded:
-        yield from run(about, _of(pipeline, database))
+        yield from run(about, _of(pipeline, database, known_alerts))
 
 
-def _of(pipeline: Pipeline, database: Database) -> list[Check]:
+def _of(pipeline: Pipeline, database: Database, known_alerts: KnownAlerts) -> list[Check]:
     source, table = pipeline.source, pipeline.table.path
     logstore = Logstore(lambda: SlsHook(source.connection).service(source.project, source.logstore, PERSON))
     checks = logstore.checks()
@@ -84,17 +88,17 @@ def _of(pipeline: Pipeline, database: Database) -> list[Check]:
         checks.append(Check("executors", lambda: machine.fits(packed)))
     if any(map(is_stored, pipeline.table_paths)):
         checks.append(Check("object store", lambda: machine.jars(True)))
-    checks.append(Check("alerts", lambda: _alerts(pipeline.name)))
+    checks.append(Check("alerts", lambda: _alerts(pipeline.name, known_alerts)))
     checks += Place(table, lambda: database.has_written(pipeline.name, source.identity, table)).checks("table")
     if pipeline.quarantines:
         checks += Place(pipeline.quarantine_path, lambda: False).checks("quarantine")
     return checks
 
 
-def _alerts(name: str) -> Seen:
+def _alerts(name: str, known_alerts: KnownAlerts) -> Seen:
     if watched := ours.watched_by():
         return ok(f"{watched}, says [slshudi] watched_by")
-    tells = alerts().get(name)
+    tells = known_alerts().get(name)
     if tells is None:
         return unknown("Airflow has no DAG of it yet, or its database cannot be asked here")
     return ok("a DAG of it names a notifier") if tells else warning(NO_ALERTS, no_alerts(name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import UnnamedKey
@@ -112,10 +113,11 @@ def _gaps(ledger: Ledger, view: PipelineView) -> Iterator[str]:
 
 
 def _keys(ledger: Ledger, view: PipelineView) -> Iterator[str]:
-    keys = new_keys(ledger, view.now - WINDOW, [view.name])
+    keys = unnamed(ledger, view.name)
     # The first that a rest column took are those with which the pipeline began, and are no news.
-    began = min((key.first for key in ledger.unnamed_keys([view.name])), default=view.now)
-    for key in [key for key in keys if key.kept_in is None or key.first > began][:_MOST_KEYS]:
+    began = min((key.first for key in keys), default=view.now)
+    new = (key for key in keys if key.first >= view.now - WINDOW and (key.kept_in is None or key.first > began))
+    for key in islice(new, _MOST_KEYS):
         yield f"a new key that no column names, {key.fate}: {key.counted}"
 
 
