@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -24,14 +24,22 @@ def apart() -> Iterator[Path]:
         patch.setattr(tempfile, "tempdir", str(made))
         patch.delenv(resident.IDLE, raising=False)
         yield made / f"slshudi-{os.geteuid()}"
-    for process in drivers(made):
-        process.kill()
+    end(drivers(made))
     shutil.rmtree(made)
+
+
+def end(processes: Iterable[psutil.Process]) -> None:
+    """Kills processes of which one may end by itself once another is gone."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def drivers(folder: Path) -> list[psutil.Process]:
     """The JVMs and interpreters of resident processes found at `folder`."""
     found = []
+    # What it remembers of an earlier look may be another process of the same number.
+    psutil.process_iter.cache_clear()
     for process in psutil.process_iter(["cmdline", "status"]):
         words = process.info["cmdline"] or []
         is_driver = any("driver/resident_driver.py" in word for word in words) and words[0] != "/bin/sh"

@@ -53,14 +53,14 @@ class Server:
         """Serves until it was idle for `idle` seconds, or should not go on."""
         listener.settimeout(_GLANCE_SECONDS)
         last, quota = time.monotonic(), _REQUESTS
-        # Without its JVM, which started this interpreter, it can serve nothing.
+        # Without its JVM, which started this interpreter, it can serve nothing: a client asks another process.
         while quota and time.monotonic() - last < idle and os.getppid() == self._jvm:
             try:
                 connection, _ = listener.accept()
             except TimeoutError:
                 continue
             with connection:
-                fit = self._answer(connection)
+                fit = self._answer(connection) if os.getppid() == self._jvm else False
             if fit is None:
                 # A client that only looks whether the process stands still is no use of it.
                 continue

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -45,7 +45,7 @@ from airflow_provider_slshudi.system.points import Point
 from airflow_provider_slshudi.system.processes import clock
 from tests.pipelines import ad_events
 from tests.points import armed_in
-from tests.residents import apart, drivers, jvm
+from tests.residents import apart, drivers, end, jvm
 from tests.waiting import until
 
 pytestmark = pytest.mark.long
@@ -143,8 +143,7 @@ def test_one_process_serves_jobs_of_several_tasks_and_outlives_their_process_gro
 
 
 def test_each_job_tells_what_the_process_took_since_the_one_before(folder: Path, tmp_path: Path) -> None:
-    for process in drivers(folder):
-        process.kill()
+    end(drivers(folder))
     until("no resident process is left", lambda: not drivers(folder))
     launcher = SubprocessLauncher(resident=True)
     first = launcher.run(Verb.OPEN, opening(tmp_path / "a"), {})
@@ -329,6 +328,27 @@ def test_a_jvm_that_stands_still_ends_with_its_interpreter(folder: Path, tmp_pat
     assert failures and "did not say how the commit ended" in failures[0]
     java.wait(20)
     assert phase(tmp_path / "table", order) is Phase.INFLIGHT
+
+
+def test_a_job_that_comes_before_the_interpreter_knows_of_its_jvms_death_is_served_by_another_process(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Told()
+    told.launcher.run(Verb.OPEN, opening(tmp_path / "a"), {})
+    java = jvm(folder)
+    [interpreter] = [process for process in drivers(folder) if process.name() != "java"]
+    interpreter.suspend()
+    java.kill()
+    java.wait(20)
+
+    def receive_once_it_goes_on(answers: Any) -> Any:
+        with suppress(psutil.NoSuchProcess):
+            interpreter.resume()
+        return receive(answers)
+
+    monkeypatch.setattr(resident, "receive", receive_once_it_goes_on)
+    told.launcher.run(Verb.OPEN, opening(tmp_path / "b"), {})
+    assert len(set(told.by)) == 2
 
 
 def test_after_a_start_that_failed_jobs_have_drivers_of_their_own_for_some_minutes(
