@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from airflow_provider_slshudi.config.pipeline import Pipeline as Pipeline
-    from airflow_provider_slshudi.dag.factories import backfill_dag as backfill_dag
     from airflow_provider_slshudi.dag.factories import fleet_dag as fleet_dag
-    from airflow_provider_slshudi.dag.factories import maintenance_dag as maintenance_dag
     from airflow_provider_slshudi.dag.factories import micro_batch as micro_batch
-    from airflow_provider_slshudi.dag.factories import override_dag as override_dag
-    from airflow_provider_slshudi.dag.factories import recovery_dag as recovery_dag
-    from airflow_provider_slshudi.dag.factories import repair_dag as repair_dag
     from airflow_provider_slshudi.dag.factories import tail_dag as tail_dag
-    from airflow_provider_slshudi.dag.factories import verify_dag as verify_dag
     from airflow_provider_slshudi.dag.factories import watch_dag as watch_dag
+    from airflow_provider_slshudi.dag.operations import backfill_dag as backfill_dag
+    from airflow_provider_slshudi.dag.operations import maintenance_dag as maintenance_dag
+    from airflow_provider_slshudi.dag.operations import operations_dag as operations_dag
+    from airflow_provider_slshudi.dag.operations import override_dag as override_dag
+    from airflow_provider_slshudi.dag.operations import recovery_dag as recovery_dag
+    from airflow_provider_slshudi.dag.operations import repair_dag as repair_dag
+    from airflow_provider_slshudi.dag.operations import verify_dag as verify_dag
     from airflow_provider_slshudi.hooks.iceberg import IcebergHook as IcebergHook
     from airflow_provider_slshudi.hooks.ledger import LedgerHook as LedgerHook
     from airflow_provider_slshudi.hooks.sls import SlsHook as SlsHook
@@ -54,10 +55,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 _STEPS = ("Append", "Commit", "Open", "Plan", "Record")
 _SERVICES = ("Archive", "Clean", "Cluster", "Compact", "Mirror", "RebuildMetadata", "Sync", "Verify")
-_DAGS = ("backfill", "fleet", "maintenance", "override", "recovery", "repair", "tail", "verify", "watch")
+_DAGS = ("fleet", "tail", "watch")
+_OPERATIONS = ("backfill", "maintenance", "operations", "override", "recovery", "repair", "verify")
 _NAMES: dict[str, tuple[str, ...]] = {
     "config.pipeline": ("Pipeline",),
     "dag.factories": (*(f"{name}_dag" for name in _DAGS), "micro_batch"),
+    "dag.operations": tuple(f"{name}_dag" for name in _OPERATIONS),
     "hooks.iceberg": ("IcebergHook",),
     "hooks.ledger": ("LedgerHook",),
     "hooks.sls": ("SlsHook",),

@@ -37,8 +37,12 @@ def classes(kind: str) -> Iterator[tuple[str, str]]:
 
 def test_every_class_and_factory_for_dag_files_is_imported_from_the_package() -> None:
     every = {name for kind in KINDS for _, name in classes(kind)}
+    of_pipelines = [import_module(f"{PACKAGE}.dag.{name}") for name in ("factories", "operations")]
     factories = {
-        name for name in vars(import_module(f"{PACKAGE}.dag.factories")) if name.endswith("_dag") and name[0] != "_"
+        name
+        for module in of_pipelines
+        for name, found in vars(module).items()
+        if name.endswith("_dag") and name[0] != "_" and found.__module__ == module.__name__
     }
     assert {*front.__all__} == {"__version__", "Pipeline", "micro_batch", "table_asset", *every, *factories}
     assert {*front.__all__} <= {*dir(front)}

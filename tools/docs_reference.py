@@ -51,7 +51,7 @@ _PARTS = {
 _SECTIONS = {"Pipeline": "top-level", "Upsert": "upserts", "Quarantine": "logs-that-do-not-fit"}
 """The manual's section of a model; that of the field at the top is called as the field."""
 _KINDS = {
-    "DAGs": ("dag.factories",),
+    "DAGs": ("dag.factories", "dag.operations"),
     "Operators": ("operators.",),
     "Sensors and triggers": ("sensors.", "triggers."),
     "Hooks": ("hooks.",),

@@ -47,7 +47,7 @@ def _run(options: argparse.Namespace) -> int:
     work = work_of(options.pipeline)
     name = work.pipeline.name
     estimate = estimate_backfill(work, request)
-    started = None if options.dry_run or not estimate.groups else _start(f"{name}_backfill", options.run_id, conf)
+    started = None if options.dry_run or not estimate.groups else _start(_dag_of(name), options.run_id, conf)
     if options.json:
         print_json(options.out, {"pipeline": name, **asdict(estimate), "run": started})
     else:
@@ -60,11 +60,22 @@ def _queued(name: str, run: str) -> str:
     """What becomes of a run that was started, and where its end is told."""
     from airflow.models.dag import DagModel
 
-    dag = DagModel.get_dagmodel(f"{name}_backfill")
-    queued = f"run {run} of {name}_backfill is queued"
+    dag_id = _dag_of(name)
+    dag = DagModel.get_dagmodel(dag_id)
+    queued = f"run {run} of {dag_id} is queued"
     if dag is not None and dag.is_paused:
-        queued += f", and the DAG is paused: it begins after `airflow dags unpause {name}_backfill`"
+        queued += f", and the DAG is paused: it begins after `airflow dags unpause {dag_id}`"
     return f"{queued}. `slshudi backfill {name} --progress` tells how far it is, or why it failed"
+
+
+def _dag_of(name: str) -> str:
+    """The DAG that does a pipeline's backfills; of two names the first where Airflow knows neither."""
+    from airflow.models.dag import DagModel
+
+    from airflow_provider_slshudi.handover.names import BACKFILL, OPERATIONS, serving
+
+    dag_ids = [dag for dag in (f"{name}_{role}" for role in (BACKFILL, OPERATIONS)) if DagModel.get_dagmodel(dag)]
+    return serving(name, BACKFILL, dag_ids) or f"{name}_{BACKFILL}"
 
 
 def _progress(options: argparse.Namespace) -> int:
@@ -119,8 +130,11 @@ def _start(dag_id: str, run_id: str | None, conf: dict[str, Any]) -> str:
     from airflow.providers.common.compat.sdk import AirflowException
 
     from airflow_provider_slshudi.exceptions import ConfigError
+    from airflow_provider_slshudi.handover.names import BACKFILL, OPERATIONS
     from airflow_provider_slshudi.storage.owners import this_user
 
+    if dag_id.endswith(f"_{OPERATIONS}"):
+        conf = {"act": BACKFILL, **conf}
     try:
         started = get_current_api_client().trigger_dag(
             dag_id=dag_id, run_id=run_id, conf=conf, triggering_user_name=this_user()

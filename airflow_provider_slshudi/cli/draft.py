@@ -116,19 +116,15 @@ _COMMENTS = {
 }
 
 
-def dag_file(name: str, upserts: bool, alerts: Alerts | None = None) -> str:
-    """A DAG file with all DAGs of a pipeline; with a watch where `alerts` says whom Airflow tells of failures."""
-    roles = ["tail", "backfill", "maintenance", "recovery", "repair"]
-    if not upserts:  # a row of theirs does not tell which log it is of
-        roles.append("verify")
-    imported = ",\n".join(f"    {role}_dag" for role in sorted([*roles, *(["watch"] if alerts else [])]))
-    dags = "\n".join(f'{role} = {role}_dag("{name}")' for role in roles)
+def dag_file(name: str, alerts: Alerts | None = None) -> str:
+    """A DAG file with a pipeline's DAGs; with a watch where `alerts` says whom Airflow tells of failures."""
+    dags = f'tail = tail_dag("{name}")\noperations = operations_dag("{name}")\n'
     about = f'"""The DAGs of pipeline {name}: its file is {name}.yaml."""'
-    ours = f"from airflow_provider_slshudi import (\n{imported},\n)\n\n"
+    imported = "from airflow_provider_slshudi import operations_dag, tail_dag"
     if alerts is None:
-        return f"{about}\n\n{ours}{dags}\n"
+        return f"{about}\n\n{imported}\n\n{dags}"
     return (
-        f"{about}\n\n{alerts.imports}\n\n{ours}# The watch sees the failures of all these DAGs, every 15 minutes.\n"
-        f"alerts = {alerts.notifier}\n\n{dags}\n"
+        f"{about}\n\n{alerts.imports}\n\n{imported}, watch_dag\n\n"
+        f"# The watch sees failures of both, every 15 minutes.\nalerts = {alerts.notifier}\n\n{dags}"
         f'watch = watch_dag("{name}", default_args={{"on_failure_callback": [alerts]}})\n'
     )

@@ -74,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
     text = draft.pipeline(name, source, table | version, suggestions, looked, more, mirror)
     pipeline = parse_pipeline(text, source=str(file))
     ledger = _known_ledger(pipeline)
-    prompts.write_new({file: text, dag_file: draft.dag_file(name, pipeline.table.upsert is not None, alerts)})
+    prompts.write_new({file: text, dag_file: draft.dag_file(name, alerts)})
 
     say("both files are written; asking what the first batch would read")
     summary = {"pipeline": name, "file": str(file), "dag_file": str(dag_file), "logs": sampled.logs.num_rows}
@@ -227,7 +227,7 @@ def _next(name: str, by_name: str, elsewhere: Path | None, alerts: Alerts | None
             f"# Airflow on this machine does not look into {elsewhere}: bring both files to where its DAGs are"
         )
     lines.append("airflow dags reserialize # or wait until the DAG processor has found the file")
-    roles = ("tail", "maintenance", *(["watch"] if alerts is not None else []))
+    roles = ("tail", "operations", *(["watch"] if alerts is not None else []))
     return [*lines, *(f"airflow dags unpause {name}_{role}" for role in roles)]
 
 

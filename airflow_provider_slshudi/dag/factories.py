@@ -10,21 +10,21 @@ one raises ConfigError with file and line, which Airflow shows as the DAG's impo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from airflow.providers.common.compat.sdk import conf
-from airflow.sdk import DAG, AssetAlias, Param, TaskGroup
+from airflow.sdk import DAG, AssetAlias, TaskGroup
 
 from airflow_provider_slshudi import dagfile, settings
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.values import every
 from airflow_provider_slshudi.dag import task_docs
-from airflow_provider_slshudi.handover.names import ALERTS, BATCH, OVERRIDE, REPAIR, Act, tag_of
-from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
+from airflow_provider_slshudi.handover.names import ALERTS, BATCH, tag_of
+from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator
 from airflow_provider_slshudi.operators.batch import (
     SlsHudiAppendOperator,
     SlsHudiCommitOperator,
@@ -34,29 +34,11 @@ from airflow_provider_slshudi.operators.batch import (
 )
 from airflow_provider_slshudi.operators.events import settled_alias, table_asset
 from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiLookOperator
-from airflow_provider_slshudi.operators.maintenance import (
-    SlsHudiArchiveOperator,
-    SlsHudiCleanOperator,
-    SlsHudiClusterOperator,
-    SlsHudiCompactOperator,
-    SlsHudiMirrorOperator,
-    SlsHudiSyncOperator,
-    SlsHudiVerifyOperator,
-)
-from airflow_provider_slshudi.operators.repair import SlsHudiRecoverOperator, SlsHudiRepairOperator
+from airflow_provider_slshudi.operators.maintenance import SlsHudiMirrorOperator, SlsHudiSyncOperator
 from airflow_provider_slshudi.operators.watch import SlsHudiWatchOperator
-from airflow_provider_slshudi.sensors.settle import SlsHudiDanglingSensor, SlsHudiSettleSensor
+from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 
 _RETRIES = {"retries": 2, "retry_delay": timedelta(seconds=10)}
-_CURSOR: dict[str, Any] = {"type": "string", "pattern": "^[A-Za-z0-9+/=]+$"}
-_CURSORS: dict[str, Any] = {
-    "type": ["object", "null"],
-    "propertyNames": {"pattern": "^[0-9]+$"},
-    "additionalProperties": {"type": "array", "items": _CURSOR, "minItems": 2, "maxItems": 2},
-}
-_TIME: dict[str, Any] = {"type": ["string", "null"], "format": "date-time"}
-
-
 # One that works, one that waits for it, and one for when both die at once.
 _MOST_TAILS = 3
 # A run lasts as long as its slowest batch; one without news lasts a second.
@@ -82,15 +64,18 @@ def tail_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
     Raises:
         ConfigError: the pipeline file is missing or wrong.
     """
-    config, of_pipeline = _described(pipeline, dag_kwargs)
-    described = f"{config.source.identity}: what is new"
+    config, of_pipeline = described(pipeline, dag_kwargs)
     schedule = dag_kwargs.get("schedule", config.every)
     runs = _runs(schedule, "dagrun_timeout" in dag_kwargs, _MOST_TAILS)
-    arguments = {"schedule": config.every, "description": described, "max_active_runs": runs}
-    with _dag(config, "tail", dag_kwargs, **arguments) as dag:
+    arguments = {
+        "schedule": config.every,
+        "description": f"{config.source.identity}: what is new",
+        "max_active_runs": runs,
+    }
+    with dag_of_role(config, "tail", dag_kwargs, **arguments) as dag:
         wait = _NEWS if _is_endless(schedule) else timedelta()
         micro_batch(**of_pipeline, plan=partial(SlsHudiPlanOperator, wait=wait))
-    return _explained(config, dag)
+    return explained(config, dag)
 
 
 def fleet_dag(pipelines: Sequence[str], name: str = "fleet", **dag_kwargs: Any) -> DAG:
@@ -141,137 +126,6 @@ def fleet_dag(pipelines: Sequence[str], name: str = "fleet", **dag_kwargs: Any) 
     return dag
 
 
-def backfill_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
-    """`{name}_backfill`: reads the unread ranges that the params name; arguments and errors as `tail_dag`.
-
-    One run is one batch; if more is left, it triggers the next run.
-    """
-    config, of_pipeline = _described(pipeline, dag_kwargs)
-    params = {
-        "cursors": Param(
-            None, title="Cursors", description='{"0": ["begin", "end"]}: cursors in quotes, end excluded', **_CURSORS
-        ),
-        "from": Param(None, title="From", description="First receive time, instead of cursors", **_TIME),
-        "to": Param(None, title="To", description="Receive time that is not read any more", **_TIME),
-        "everything": Param(
-            False, type="boolean", title="Everything", description="All that the service holds and no batch has read"
-        ),
-        "dry_run": Param(
-            False, type="boolean", title="Dry run", description="Only say what would be read, and how long it takes"
-        ),
-    }
-    arguments = {"params": params, "description": f"{config.source.identity}: what was left out or skipped"}
-    with _dag(config, "backfill", dag_kwargs, **arguments) as dag:
-        batch = micro_batch(**of_pipeline, plan=SlsHudiBackfillPlanOperator)
-        planned: Any = batch.get_child_by_label("plan")
-        batch >> SlsHudiBackfillRestOperator(task_id="rest", **of_pipeline, planned=planned.output)
-    return _explained(config, dag)
-
-
-def recovery_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
-    """`{name}_recovery`: waits for dangling batches and commits them again, or rolls them back; as `tail_dag` else.
-
-    A run that a person triggers decides at once. With a `schedule`, each run waits without a worker slot until
-    something dangles, and is skipped where nothing did within an hour: a tail settles at its own beginning, so that is
-    for pipelines whose tail is seldom, or paused.
-    """
-    config, of_pipeline = _described(pipeline, dag_kwargs)
-    params = {
-        "transactions": Param(
-            None,
-            type=["array", "null"],
-            items={"type": "string"},
-            title="Transactions",
-            description="Ids to decide although their run has not ended",
-        )
-    }
-    arguments = {"params": params, "description": f"{config.table.path}: decide what runs left undecided"}
-    with _dag(config, "recovery", dag_kwargs, **arguments) as dag:
-        dangling = SlsHudiDanglingSensor(task_id="dangling", **of_pipeline)
-        dangling >> SlsHudiRecoverOperator(task_id="recover", outlets=[settled_alias(config)], **of_pipeline)
-    return _explained(config, dag)
-
-
-def repair_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
-    """`{name}_repair`: the buttons of the pipeline's page that lose nothing; arguments and errors as `tail_dag`.
-
-    A user who may trigger this DAG may use them.
-    """
-    return _acts_dag(pipeline, REPAIR, Act.RECOVER, dag_kwargs)
-
-
-def override_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
-    """`{name}_override`: the buttons of the pipeline's page that may lose data; arguments and errors as `tail_dag`.
-
-    A user who may trigger this DAG may use them, so give it permissions of its own, as by `access_control`.
-    """
-    return _acts_dag(pipeline, OVERRIDE, None, dag_kwargs)
-
-
-def _acts_dag(pipeline: str | Pipeline, role: str, first: Act | None, dag_kwargs: dict[str, Any]) -> DAG:
-    """A DAG that does the acts of a role; `first` is what its form in Airflow proposes."""
-    config, of_pipeline = _described(pipeline, dag_kwargs)
-    params = {
-        "act": Param(
-            first and first.value,
-            type="string" if first else ["string", "null"],
-            enum=[*(act.value for act in Act if act.role == role), *([] if first else [None])],
-            title="What to do",
-            description="The pipeline's page says what each does",
-        ),
-        "reason": Param("", type="string", title="Why", description="Stays in the pipeline's history"),
-        "transaction": Param(
-            None, type=["string", "null"], title="Transaction", description="The batch that is meant, if it is one"
-        ),
-        "cursors": Param(
-            None, type=["string", "null"], title="Cursors", description="SHARD:BEGIN-END, the end excluded, of `skip`"
-        ),
-    }
-    description = f"{config.table.path}: what a person has to decide"
-    # It runs when a person presses a button, never by itself.
-    arguments: dict[str, Any] = {"params": params, "description": description, "is_paused_upon_creation": False}
-    with _dag(config, role, dag_kwargs, **arguments) as dag:
-        SlsHudiRepairOperator(task_id=role, **of_pipeline, role=role)
-    return _explained(config, dag)
-
-
-def verify_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
-    """`{name}_verify`: proves that every log is in the table once, or fails; arguments and errors as `tail_dag`."""
-    config, of_pipeline = _described(pipeline, dag_kwargs)
-    params = {
-        "source": Param(
-            False, type="boolean", title="Source", description="Compare with what the log service still holds, too"
-        )
-    }
-    arguments = {"params": params, "description": f"{config.table.path}: every log once"}
-    with _dag(config, "verify", dag_kwargs, **arguments) as dag:
-        SlsHudiVerifyOperator(task_id="verify", **of_pipeline)
-    return _explained(config, dag)
-
-
-def maintenance_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
-    """`{name}_maintenance`: clusters or compacts, cleans and archives while batches go on, as often as the pipeline's
-    `maintenance.schedule` says; arguments and errors as `tail_dag`.
-    """
-    config, of_pipeline = _described(pipeline, dag_kwargs)
-    arguments = {
-        "schedule": config.maintenance.every,
-        "description": f"{config.table.path}: files and timeline stay few",
-    }
-    with _dag(config, "maintenance", dag_kwargs, **arguments) as dag:
-        # Side by side: each service finds its own work, and one that fails does not hold up the others.
-        cleaned = SlsHudiCleanOperator(task_id="clean", **of_pipeline)
-        cleaned >> SlsHudiArchiveOperator(task_id="archive", **of_pipeline)
-        rewriting: list[SlsHudiClusterOperator] = []
-        if config.clusters:
-            rewriting.append(SlsHudiClusterOperator(task_id="cluster", **of_pipeline))
-        if config.compacts:
-            rewriting.append(SlsHudiCompactOperator(task_id="compact", **of_pipeline))
-        if config.mirror is not None and rewriting:
-            rewriting >> SlsHudiMirrorOperator(task_id="mirror", **of_pipeline)
-    return _explained(config, dag)
-
-
 def watch_dag(
     pipeline: str | Pipeline,
     behind: timedelta | None = None,
@@ -291,12 +145,12 @@ def watch_dag(
         expires: told if the service drops unread logs sooner than this.
         dag_kwargs: the DAG's arguments; they replace ours.
     """
-    config, of_pipeline = _described(pipeline, dag_kwargs)
+    config, of_pipeline = described(pipeline, dag_kwargs)
     limits = {"behind": behind, "dangling": dangling, "expires": expires}
     arguments = {"schedule": timedelta(minutes=15), "description": f"{config.table.path}: whether a person has to look"}
-    with _dag(config, "watch", dag_kwargs, **arguments) as dag:
+    with dag_of_role(config, "watch", dag_kwargs, **arguments) as dag:
         SlsHudiWatchOperator(task_id="watch", **of_pipeline, **limits)
-    return _explained(config, dag)
+    return explained(config, dag)
 
 
 def micro_batch(
@@ -335,7 +189,7 @@ def micro_batch(
     return group
 
 
-def _described(pipeline: str | Pipeline, dag_kwargs: dict[str, Any]) -> tuple[Pipeline, dict[str, Any]]:
+def described(pipeline: str | Pipeline, dag_kwargs: dict[str, Any]) -> tuple[Pipeline, dict[str, Any]]:
     """The pipeline, and the arguments of its operators, some of them out of the DAG's."""
     connections = _connections(dag_kwargs)
     config = settings.pipeline(pipeline, dagfile.calling(), settings.Connections(**connections))
@@ -357,7 +211,15 @@ def _is_endless(schedule: Any) -> bool:
     return schedule == "@continuous" or getattr(schedule, "active_runs_limit", None) is not None
 
 
-def _dag(pipeline: Pipeline, role: str, dag_kwargs: dict[str, Any], **ours: Any) -> DAG:
+def dag_of_role(pipeline: Pipeline, role: str, dag_kwargs: Mapping[str, Any], **ours: Any) -> DAG:
+    """A pipeline's DAG without tasks.
+
+    Args:
+        pipeline: the pipeline.
+        role: what the DAG's name ends with, and which page of documentation it gets.
+        dag_kwargs: the arguments that a DAG file gave.
+        ours: the arguments in their place.
+    """
     arguments = {"schedule": None, **ours, **dag_kwargs}
     owner = (arguments.get("default_args") or {}).get("owner", "")
     page = task_docs.of_dag(pipeline, role, arguments["schedule"], _named(owner))
@@ -387,7 +249,8 @@ def _made(dag_id: str, pipelines: Iterable[str], given: dict[str, Any]) -> DAG:
     return dag
 
 
-def _explained(pipeline: Pipeline, dag: DAG) -> DAG:
+def explained(pipeline: Pipeline, dag: DAG) -> DAG:
+    """The DAG of a pipeline, each of its tasks with a page of documentation."""
     _explain(pipeline, dag.tasks)
     return dag
 

@@ -133,6 +133,19 @@ _DAGS = {
         "Safe, as often as you like.",
         "Do what the error names; the pipeline's page says how. " + _LAST_LINE,
     ),
+    "operations": _Page(
+        "Does, by its param `act`, what the schedule or a person asks for: `maintenance` of the table `{table}`, which "
+        "each scheduled run does, `backfill`, `verify`, or an act of the pipeline's page that loses nothing. Each is "
+        "some of the tasks; a run skips the others.",
+        "what the act needs to see.",
+        "`maintenance`: larger files for small ones, no files that were replaced longer ago than `maintenance.keep`. "
+        "`backfill`: one commit, and the next run while ranges are left. The others: what the page says of them.",
+        "who asked for a backfill or an act, and what came of it: in the ledger, on the pipeline's page.",
+        "**success**: it is done. **failed**: the task's error says what is in the way.",
+        "Each act may be repeated: it finds its own work.",
+        _LAST_LINE + " Pausing this DAG pauses maintenance and backfills, and buttons wait. Queries must end within "
+        "`maintenance.keep`: after that the files that they read are gone.",
+    ),
     "maintenance": _Page(
         "Keeps the files of the table `{table}` few and large and its timeline short, while batches go on: clusters "
         "or compacts, cleans, archives, as `maintenance` in the pipeline's file says.",
@@ -246,6 +259,16 @@ _TASKS = {
         "**success**: the mirrors show what the table does. **failed**: the batch is committed all the same.",
         "Safe, as often as you like: each run begins where the mirror stands.",
         "MirrorFailed: look after the catalog. The next run makes up for this one. MirrorRefused says what to do.",
+    ),
+    "choose": _Page(
+        "Chooses the tasks of what the run was asked for.",
+        "the run's params.",
+        "nothing.",
+        "nothing.",
+        "**success**: the tasks of the act go on, the others are skipped. **failed**: the run was given params of "
+        "another act.",
+        "Safe: it only reads.",
+        "Trigger the DAG again, with the `act` that is meant.",
     ),
     "rest": _Page(
         "Starts the next run of this backfill if logs of its params are left.",
@@ -402,7 +425,7 @@ def of_dag(pipeline: Pipeline, role: str, schedule: object, owner: str = "") -> 
 
     Args:
         pipeline: the pipeline.
-        role: the DAG's: tail, backfill, recovery, repair, verify, maintenance, watch.
+        role: the DAG's, which its name ends with.
         schedule: the DAG's schedule.
         owner: whom to ask; empty if the DAG names no owner.
     """

@@ -38,7 +38,7 @@ def alerts_by_pipeline(tags: Iterable[tuple[str, str]], paused: Collection[str])
     alerts: dict[str, bool] = {}
     for tag, dag_id in pairs:
         if (name := pipeline_of(tag)) is not None:
-            of_others = {f"{name}_{role}" for role in (*ROLES_OF_PERSONS, "maintenance")}
+            of_others = {f"{name}_{role}" for role in ROLES_BESIDE}
             alerts[name] = alerts.get(name, False) or (dag_id in telling and dag_id not in of_others)
     return alerts
 
@@ -60,8 +60,21 @@ DRY_RUN = "backfill, dry run"
 """The ledger's name for a question that starts nothing."""
 REPAIR, OVERRIDE = "repair", "override"
 """The roles of the DAGs that do acts: those that lose nothing, and those that may lose data."""
-ROLES_OF_PERSONS = (BACKFILL, OVERRIDE, REPAIR, "recovery", "verify")
-"""The roles of the DAGs that a person starts as a rule."""
+VERIFY, MAINTENANCE = "verify", "maintenance"
+"""The roles of the DAGs that prove a table, and that look after its files."""
+OPERATIONS = "operations"
+"""The role of the DAG that does what those of `OPERATED` do; its param `act` has the role, or the act of a repair."""
+OPERATED = (BACKFILL, MAINTENANCE, REPAIR, VERIFY)
+ROLES_BESIDE = (*OPERATED, OPERATIONS, OVERRIDE, "recovery")
+"""The roles of the DAGs that bring no new logs, and that a watch sees."""
+
+
+def serving(pipeline: str, role: str, dags: Collection[str]) -> str | None:
+    """The one of these DAGs that does what a role does: the role's own, else that of all operations."""
+    roles = (role, OPERATIONS) if role in OPERATED else (role,)
+    return next((dag for dag in (f"{pipeline}_{item}" for item in roles) if dag in dags), None)
+
+
 PARAMS_SOURCE = "DAG params"
 """`source` of a ConfigError about what a run was given."""
 

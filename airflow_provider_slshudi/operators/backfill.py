@@ -272,6 +272,8 @@ class SlsHudiBackfillRestOperator(PipelineTask, TriggerDagRunOperator):
         self.log.info("left of the backfill: %s", ", ".join(map(str, unread_ranges)))
         first, part = part_of(context["dag_run"].run_id)
         number = part + 1
-        self.trigger_run_id, self.conf = f"{first}{PART}{number}", params
+        # Where one DAG does more than backfills, its runs say what they are for.
+        act = {"act": BACKFILL} if "act" in context["params"] else {}
+        self.trigger_run_id, self.conf = f"{first}{PART}{number}", {**act, **params}
         self.note = f"Part {number} of backfill {first}: {len(unread_ranges)} ranges were left"
         super().execute(context)

@@ -23,7 +23,7 @@ from sqlalchemy import select
 
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.exceptions import LedgerUnavailable
-from airflow_provider_slshudi.handover.names import ROLES_OF_PERSONS, alerts_by_pipeline, pipeline_of
+from airflow_provider_slshudi.handover.names import ROLES_BESIDE, alerts_by_pipeline, pipeline_of
 from airflow_provider_slshudi.hooks.ledger import each_ledger
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.views.standing import Need, PipelineView
@@ -32,7 +32,7 @@ from airflow_provider_slshudi.views.words import Text
 __all__ = ["SessionDep", "Viewer", "ViewerDep", "is_paused"]
 
 _NOT_SHOWN = "You may not read a DAG that writes such a pipeline."
-_OTHER_ROLES = (*ROLES_OF_PERSONS, "maintenance", "watch")
+_OTHER_ROLES = (*ROLES_BESIDE, "watch")
 
 
 @dataclass(frozen=True)

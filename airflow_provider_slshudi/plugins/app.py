@@ -8,7 +8,7 @@ from fastapi import FastAPI, HTTPException, Request, Response, status
 from fastapi.responses import HTMLResponse
 
 from airflow_provider_slshudi.exceptions import LedgerError, SlsHudiError
-from airflow_provider_slshudi.handover.names import DRY_RUN, Act
+from airflow_provider_slshudi.handover.names import BACKFILL, DRY_RUN, VERIFY, Act, serving
 from airflow_provider_slshudi.ledger.records import GONE, LIVE, Kind
 from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.plugins.access import (
@@ -87,7 +87,7 @@ def backfill(request: Request, viewer: ViewerDep, session: SessionDep, name: str
         name: the pipeline's.
     """
     ledger, dags = viewer.require(name)
-    dag = _dag(dags, name, "backfill")
+    dag = serving(name, BACKFILL, dags)
     standings = ledger.standings(1, ledger.now(), [name])
     # What a gone shard had cannot be read any more.
     readable_shards = [item for item in shards.shards(standings[0]) if item.shard.status != GONE] if standings else []
@@ -130,7 +130,7 @@ def act_of(request: Request, viewer: ViewerDep, name: str, act: str, transaction
         "ranges": {item.id: ledger.ranges(item.id) for item in live},
         "holdings": ledger.holdings(name),
         "committed": ledger.latest_committed(name),
-        "dag": _dag(dags, name, chosen.role),
+        "dag": serving(name, chosen.role, dags),
         "now": ledger.now(),
     }
     return page(request, "act.html", name=name, dags=dags, **shown)
@@ -220,7 +220,7 @@ def _pipeline(
     }
     unnamed = findings.unnamed(ledger, name)
     shown |= {"unnamed": unnamed[:KEYS], "more_keys": len(unnamed[KEYS:]), "values": viewer.sees_values(name)}
-    roles = {role: _dag(dags, name, role) for role in ("tail", "verify")}
+    roles = {role: serving(name, role, dags) for role in ("tail", VERIFY)}
     window = span if span in trends.WINDOWS else SPAN
     shown |= {"trend": trends.trend(ledger, name, trends.WINDOWS[window]), "freshness": trends.freshness_trend(batches)}
     shown |= {"window": window, "windows": list(trends.WINDOWS)}
@@ -242,11 +242,6 @@ def _transaction(request: Request, viewer: Viewer, id_: str) -> HTMLResponse:
     shown |= {"costs": costs([view.batch]), "enough": ENOUGH, "tasks": TASKS, "now": now}
     shown |= {"silent": now - view.batch.transaction.heartbeat > SILENT_AFTER}
     return page(request, "transaction.html", dags=dags, **shown)
-
-
-def _dag(dags: list[str], name: str, role: str) -> str | None:
-    """The pipeline's DAG of this role, if it has its usual name and may be read."""
-    return next((dag for dag in dags if dag == f"{name}_{role}"), None)
 
 
 async def _failed(request: Request, error: Exception) -> HTMLResponse:

@@ -40,7 +40,7 @@ def preload() -> None:
     import fastavro  # noqa: F401
     import pyarrow.fs  # noqa: F401
 
-    from airflow_provider_slshudi.dag import factories  # noqa: F401
+    from airflow_provider_slshudi.dag import operations  # noqa: F401
     from airflow_provider_slshudi.hooks import work  # noqa: F401
     from airflow_provider_slshudi.ledger import engine  # noqa: F401
     from airflow_provider_slshudi.transaction import plan, settle, steps  # noqa: F401

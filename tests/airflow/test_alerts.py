@@ -38,7 +38,7 @@ def served(server: ThreadingTCPServer | HTTPServer) -> Iterator[int]:
 def tell(name: str, kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls the notifier of the file that `init` writes, as Airflow does when the watch has failed."""
     file = folder / "clicks_dags.py"
-    text = dag_file("clicks", upserts=False, alerts=alerts_of(kind))
+    text = dag_file("clicks", alerts_of(kind))
     file.write_text(text.partition("tail = ")[0])
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, "clicks_dags", raising=False)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SLS = "AIRFLOW_CONN_SLS_DEFAULT"
-ROLES = ("tail", "backfill", "maintenance", "recovery", "repair", "verify")
+ROLES = ("tail", "operations")
 ZonedAirflow = namedtuple("ZonedAirflow", "name")
 Logs = Sequence[Sequence[tuple[str | bytes, str | bytes]]]
 
@@ -579,4 +579,4 @@ def test_what_it_writes_for_upserts_keeps_the_newest_row_of_each_key(
     assert {(row["shop"], row["id"]): row["stock"] for row in rows} == newest
     running.close()  # type: ignore[attr-defined]
     # `verify` refuses upserts.
-    assert dag_ids(dags) == {f"clicks_{role}" for role in ROLES if role != "verify"}
+    assert dag_ids(dags) == {f"clicks_{role}" for role in ROLES}

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pendulum
 import pytest
@@ -16,14 +18,14 @@ from airflow.timetables.simple import ContinuousTimetable
 
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.dag.factories import (
+from airflow_provider_slshudi.dag.factories import micro_batch, tail_dag
+from airflow_provider_slshudi.dag.operations import (
     backfill_dag,
     maintenance_dag,
-    micro_batch,
+    operations_dag,
     override_dag,
     recovery_dag,
     repair_dag,
-    tail_dag,
     verify_dag,
 )
 from airflow_provider_slshudi.exceptions import ConfigError
@@ -32,7 +34,7 @@ from airflow_provider_slshudi.operators.events import settled_alias, table_asset
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 from tests.machine import ROOT, write_pipeline
 
-ROLES = ("tail", "backfill", "recovery", "repair", "override", "verify", "maintenance", "watch")
+ROLES = ("tail", "backfill", "recovery", "repair", "override", "verify", "maintenance", "operations", "watch")
 STEPS = ["settle", "plan", "open", "append", "record", "commit"]
 
 
@@ -151,6 +153,52 @@ def test_maintenance_cleans_before_it_archives_and_clusters_beside_on_a_schedule
     keyed = {**described["table"], "type": "merge_on_read", "upsert": {"record_key": "event_id", "buckets": 2}}
     file.write_text(yaml.safe_dump({**described, "table": keyed}), encoding="utf-8")
     assert maintenance_dag("ad_events").task_ids == ["clean", "archive", "compact"]
+
+
+def test_one_dag_does_what_four_do_and_its_schedule_maintains(pipelines: Path, tmp_path: Path) -> None:
+    dag = operations_dag("ad_events")
+    assert schedule(dag) == timedelta(hours=1)
+    four = [make("ad_events") for make in (backfill_dag, verify_dag, repair_dag, maintenance_dag)]
+    assert {*dag.task_ids} == {"choose", *(task for one in four for task in one.task_ids)}
+    assert {*dag.params} == {"act", *(name for one in four for name in one.params)}
+    asked = dag.params.get_param("act")
+    assert asked.value == "maintenance"
+    assert asked.schema["enum"] == ["maintenance", "backfill", "verify", *(a.value for a in Act if not a.may_lose)]
+    services = ("clean", "archive", "cluster")
+    assert {dag.get_task(name).max_active_tis_per_dag for name in services} == {1}, "as where runs come one at a time"
+    write_pipeline(pipelines / "ad_users.yaml", tmp_path / "keyed")
+    assert "verify" not in operations_dag("ad_users").task_ids, "a row of an upsert does not tell which log it is of"
+
+
+@pytest.mark.parametrize(
+    ("conf", "tasks"),
+    [
+        ({}, ["clean", "cluster"]),
+        ({"act": "backfill", "everything": True}, ["batch.settle"]),
+        ({"act": "verify", "source": True}, ["verify"]),
+        ({"act": "recover", "reason": "why"}, ["repair"]),
+        ({"act": "dismiss"}, ["repair"]),
+    ],
+)
+def test_a_run_of_operations_does_what_it_was_asked_for(
+    pipelines: Path, conf: dict[str, Any], tasks: list[str]
+) -> None:
+    assert sorted(chosen(conf)) == tasks
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [{"everything": True}, {"act": "verify", "from": "2026-01-01T00:00:00Z"}, {"act": "recover", "source": True}],
+)
+def test_a_run_of_operations_that_names_another_acts_params_does_nothing(pipelines: Path, conf: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"Nothing was done; trigger it again with the `act` that you mean"):
+        chosen(conf)
+
+
+def chosen(conf: dict[str, Any]) -> list[str]:
+    choose: Any = operations_dag("ad_events").get_task("choose")
+    params = {"act": "maintenance", **conf}
+    return [*choose.python_callable(**choose.op_kwargs, params=params, dag_run=SimpleNamespace(conf=conf))]
 
 
 def test_the_commit_updates_the_tables_asset(pipelines: Path, tmp_path: Path) -> None:

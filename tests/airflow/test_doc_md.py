@@ -10,15 +10,8 @@ import pytest
 import yaml
 from airflow.sdk import DAG
 
-from airflow_provider_slshudi.dag.factories import (
-    backfill_dag,
-    maintenance_dag,
-    micro_batch,
-    recovery_dag,
-    tail_dag,
-    verify_dag,
-    watch_dag,
-)
+from airflow_provider_slshudi.dag.factories import micro_batch, tail_dag, watch_dag
+from airflow_provider_slshudi.dag.operations import backfill_dag, maintenance_dag, recovery_dag, verify_dag
 
 FACTORIES = (tail_dag, backfill_dag, recovery_dag, verify_dag, maintenance_dag, watch_dag)
 Changed = Callable[..., None]

@@ -12,7 +12,7 @@ import pytest
 from aliyun.log import LogClient, LogItem, PutLogsRequest
 
 import airflow_provider_slshudi
-from airflow_provider_slshudi import tail_dag
+from airflow_provider_slshudi import operations_dag, tail_dag
 from airflow_provider_slshudi.local import LocalSls
 from tests.airflow.dagtest import TestedDags
 from tests.local.sdk import by_ip
@@ -31,7 +31,11 @@ ORDER: tuple[tuple[str, dict[str, Any]], ...] = (
     ("verify", {"source": True}),
     ("fleet", {}),
     ("operators", {}),
+    ("operations", {"act": "backfill", "everything": True}),
+    ("operations", {"act": "verify", "source": True}),
 )
+READS = ("tail", "backfill", "fleet")
+"""What reads new logs, by a DAG's role or by its act."""
 COUNT = 200
 
 
@@ -68,19 +72,24 @@ def test_each_example_runs_and_every_log_is_in_the_table_once(tmp_path: Path) ->
         variables = environment(pipelines, tmp_path / "ledger.db", server)
         examples = TestedDags(tmp_path / "airflow", ROOT / "dags", variables)
         for number, (role, conf) in enumerate(ORDER):
-            if role in ("tail", "backfill", "fleet"):
+            act = conf.get("act", role)
+            if act in READS:
                 put(client, "events", ("event_id", "event_time"), number * COUNT)
             states, output = examples.run(f"slshudi_{role}.py", conf)
             well = {*states.values()} <= {"success", "skipped"} and "success" in states.values()
             assert well, f"{role}: {states}\n{output[-6000:]}"
+            if role == "operations":
+                done = {task for task, state in states.items() if state == "success"}
+                batch = {f"batch.{step}" for step in ("settle", "plan", "open", "append", "record", "commit")}
+                assert done == {"choose", *(batch if act == "backfill" else [act])}
     assert not (ROOT / "dags" / "spark-warehouse").exists(), "a driver left something in its working directory"
     # The proof of `verify` compared every log with the service; these count them once more.
-    assert rows(lake / "ad_events") == 3 * COUNT
+    assert rows(lake / "ad_events") == 4 * COUNT
     assert rows(lake / "ad_users") == COUNT
 
 
 def test_each_public_operator_is_in_an_example() -> None:
-    files = [Path(inspect.getfile(tail_dag)), *(ROOT / "dags").glob("*.py")]
+    files = [*(Path(inspect.getfile(factory)) for factory in (tail_dag, operations_dag)), *(ROOT / "dags").glob("*.py")]
     nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
     used = {node.id for node in nodes if isinstance(node, ast.Name)}
     assert {name for name in airflow_provider_slshudi.__all__ if name.startswith("SlsHudi")} <= used

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_slshudi.dag.factories import backfill_dag, maintenance_dag, recovery_dag, tail_dag, verify_dag
+from airflow_provider_slshudi.dag.factories import tail_dag
+from airflow_provider_slshudi.dag.operations import backfill_dag, maintenance_dag, recovery_dag, verify_dag
 from airflow_provider_slshudi.operators.batch import SlsHudiAppendOperator, SlsHudiPlanOperator
 from airflow_provider_slshudi.operators.repair import SlsHudiRecoverOperator
 from airflow_provider_slshudi.plugins.links import PipelineLink, SparkLink, TransactionLink, web_address

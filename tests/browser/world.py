@@ -29,7 +29,8 @@ _DAGS = """
 from pathlib import Path
 
 from airflow.sdk import DAG
-from airflow_provider_slshudi.dag.factories import backfill_dag, override_dag, repair_dag, tail_dag, verify_dag
+from airflow_provider_slshudi.dag.factories import tail_dag
+from airflow_provider_slshudi.dag.operations import backfill_dag, override_dag, repair_dag, verify_dag
 
 for file in sorted(Path({folder!r}).glob("*.yaml")):
     globals()[file.stem] = tail_dag(file.stem)

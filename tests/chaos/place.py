@@ -28,7 +28,8 @@ KEYS = 300
 SPARK = {"connection": "spark_default", "conf": {"spark.sql.shuffle.partitions": "4"}}
 _HEAD = """from datetime import timedelta
 
-from airflow_provider_slshudi.dag.factories import backfill_dag, fleet_dag, tail_dag
+from airflow_provider_slshudi.dag.factories import fleet_dag, tail_dag
+from airflow_provider_slshudi.dag.operations import backfill_dag
 
 quick = {"retry_delay": timedelta(seconds=2), "poke_interval": 2}
 """

@@ -42,7 +42,8 @@ variables = Path({variables!r})
 if variables.exists():
     os.environ.update(json.loads(variables.read_text()))
 
-from airflow_provider_slshudi.dag.factories import backfill_dag, override_dag, repair_dag, tail_dag  # noqa: E402
+from airflow_provider_slshudi.dag.factories import tail_dag  # noqa: E402
+from airflow_provider_slshudi.dag.operations import backfill_dag, override_dag, repair_dag  # noqa: E402
 
 tail = tail_dag({name!r}, schedule=None, is_paused_upon_creation=False)
 backfill = backfill_dag({name!r}, is_paused_upon_creation=False)
