@@ -58,11 +58,8 @@ def add_status(commands: Commands) -> None:
 
 def _status(options: argparse.Namespace) -> int:
     from airflow_provider_slshudi.exceptions import ConfigError
-    from airflow_provider_slshudi.hooks.alerts import alerts
     from airflow_provider_slshudi.hooks.ledger import each_ledger
-    from airflow_provider_slshudi.settings import watched_by
     from airflow_provider_slshudi.views.standing import Need, by_need, pipelines
-    from airflow_provider_slshudi.views.words import NO_ALERTS, no_alerts
 
     looks, errors = each_ledger(lambda ledger: pipelines(ledger, options.pipelines or None))
     views = by_need(view for look in looks for view in look)
@@ -99,9 +96,6 @@ def _status(options: argparse.Namespace) -> int:
             if (failed := view.failed_backfill) is not None:
                 request = f"{view.name}: the backfill that {failed.who} asked for at {failed.at:%Y-%m-%d %H:%M} UTC"
                 print(f"{request} ({failed.reason}) failed: {failed.result}", file=options.out)
-        known_alerts = {} if watched_by() or not names else alerts()
-        for name in sorted(name for name in names if known_alerts.get(name) is False):
-            print(f"{name}: {NO_ALERTS}: {no_alerts(name)}", file=options.out)
         if not views and not errors and not options.pipelines:
             print("No pipeline has run yet: its first run makes the ledger's tables.", file=options.out)
     return 3 if errors or any(view.need is Need.LOOK for view in views) else 0

@@ -194,6 +194,14 @@ class Trouble:
     times: int
 
 
+BACKFILL_DONE = "nothing is left to read"
+"""The result of a backfill that has read all that was asked for."""
+SILENT_AFTER = timedelta(minutes=10)
+"""Without a heartbeat for this long nobody works on a transaction of a run of which Airflow cannot tell, since between
+two steps a scheduler may take its time; nor on a step whose process this machine cannot look at, on another one say: a
+fleet's run lives as long as any of its batches."""
+
+
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
     """What a person had done to a pipeline, and why; `result` is None until it has ended.
@@ -210,6 +218,11 @@ class AuditEntry:
     transaction: str | None
     result: str | None
     about: Mapping[str, Any] | None = None
+
+    @property
+    def failure(self) -> str:
+        """Why a backfill failed, the error's class first; empty of one that did not, or has not ended."""
+        return "" if self.result in (None, BACKFILL_DONE) else str(self.result)
 
 
 @dataclass(frozen=True, slots=True)

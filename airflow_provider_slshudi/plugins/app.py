@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse
 
 from airflow_provider_slshudi.exceptions import LedgerError, SlsHudiError
 from airflow_provider_slshudi.handover.names import BACKFILL, DRY_RUN, VERIFY, Act, serving
-from airflow_provider_slshudi.ledger.records import GONE, LIVE, Kind
+from airflow_provider_slshudi.ledger.records import GONE, LIVE, SILENT_AFTER, Kind
 from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.plugins.access import (
     SessionDep,
@@ -19,7 +19,6 @@ from airflow_provider_slshudi.plugins.access import (
     this_airflow,
 )
 from airflow_provider_slshudi.plugins.render import STATIC, page
-from airflow_provider_slshudi.transaction.dangling import SILENT_AFTER
 from airflow_provider_slshudi.views import findings, history, shards, standing
 from airflow_provider_slshudi.views import trend as trends
 from airflow_provider_slshudi.views.cost import ENOUGH, TASKS, costs

@@ -12,10 +12,10 @@ from typing import Any
 
 from airflow_provider_slshudi.exceptions import ConfigError, LeaseHeld
 from airflow_provider_slshudi.ledger.lease import Holding
-from airflow_provider_slshudi.ledger.records import Event
+from airflow_provider_slshudi.ledger.records import SILENT_AFTER, Event
 from airflow_provider_slshudi.system.processes import is_here
 from airflow_provider_slshudi.transaction.context import Run, Work, run_of
-from airflow_provider_slshudi.transaction.dangling import AGAIN_AFTER, SILENT_AFTER, Ended, is_to_come, shown_step
+from airflow_provider_slshudi.transaction.dangling import AGAIN_AFTER, Ended, is_to_come, shown_step
 from airflow_provider_slshudi.transaction.decisions import Decision
 from airflow_provider_slshudi.transaction.settle import Settled, register, settle
 

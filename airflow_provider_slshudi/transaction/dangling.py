@@ -11,16 +11,13 @@ from typing import Protocol, runtime_checkable
 
 from airflow_provider_slshudi.exceptions import BatchUnderWay, LeaseHeld, TransientError
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import LIVE, Transaction
+from airflow_provider_slshudi.ledger.records import LIVE, SILENT_AFTER, Transaction
 from airflow_provider_slshudi.system.processes import is_gone, is_here
 from airflow_provider_slshudi.transaction.context import GIVEN_UP, Run, Work, run_of
 
 QUIET_AFTER = timedelta(seconds=30)
 """Without a heartbeat for this long no process is at work: a step beats every ten seconds. Airflow's own retries of a
 step begin sooner, as our DAGs set them."""
-SILENT_AFTER = timedelta(minutes=10)
-"""Of a run of which Airflow cannot tell, since between two steps a scheduler may take its time; and of a step whose
-process this machine cannot look at, on another one say: a fleet's run lives as long as any of its batches."""
 AGAIN_AFTER = timedelta(minutes=3)
 """How long a step elsewhere may still beat after a look that found it silent: longer than a beat waits for a ledger
 that does not answer, and the pause before the next one."""

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from airflow_provider_slshudi.exceptions import LedgerError
 from airflow_provider_slshudi.handover.names import BACKFILL, part_of
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import AuditEntry, Kind, State, Transaction
+from airflow_provider_slshudi.ledger.records import BACKFILL_DONE, AuditEntry, Kind, State, Transaction
 from airflow_provider_slshudi.planning.ranges import Range, by_shard, subtract
 from airflow_provider_slshudi.planning.windows import MOST_RANGES, filled, sizes
 from airflow_provider_slshudi.transaction.context import Work
 from airflow_provider_slshudi.transaction.plan import BackfillRequest, left_of
 
-DONE = "nothing is left to read"
 """The result of a backfill that has ended well."""
 BATCHES = 20
 """The newest batches by which the pace is measured."""
@@ -113,12 +112,7 @@ class Progress:
     @property
     def failure(self) -> str:
         """Why its run failed; empty where it did not, or where others have read what was left."""
-        return "" if self.is_over else failure_of(self.deed)
-
-
-def failure_of(deed: AuditEntry) -> str:
-    """Why a backfill failed, the error's class first; empty of one that did not, or has not ended."""
-    return "" if deed.result in (None, DONE) else str(deed.result)
+        return "" if self.is_over else self.deed.failure
 
 
 def began(work: Work, who: str, said: str, run: str, cursors: Mapping[int, tuple[int, int]]) -> None:
@@ -148,14 +142,14 @@ def began(work: Work, who: str, said: str, run: str, cursors: Mapping[int, tuple
 def ended(work: Work, run: str) -> None:
     """Keeps that nothing is left of the backfill that began with `run`; never fails."""
     try:
-        work.ledger.answer(work.pipeline.name, BACKFILL, run, DONE)
+        work.ledger.answer(work.pipeline.name, BACKFILL, run, BACKFILL_DONE)
     except LedgerError as error:
         _log.warning("that the backfill ended is not kept: %s", error)
 
 
 def refused(ledger: Ledger, pipeline: str) -> list[AuditEntry]:
     """The newest requests for a backfill that failed before a batch began, the newest first."""
-    return [deed for deed in ledger.audit_entries(pipeline, _NEWEST, BACKFILL) if not deed.about and failure_of(deed)]
+    return [deed for deed in ledger.audit_entries(pipeline, _NEWEST, BACKFILL) if not deed.about and deed.failure]
 
 
 def progress(ledger: Ledger, pipeline: str) -> list[Progress]:

@@ -12,6 +12,7 @@ from airflow_provider_slshudi.handover.names import BACKFILL, Act
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import (
     GONE,
+    SILENT_AFTER,
     AuditEntry,
     BacklogSample,
     Kind,
@@ -23,8 +24,6 @@ from airflow_provider_slshudi.ledger.records import (
 )
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.planning.windows import estimate, unread
-from airflow_provider_slshudi.transaction.dangling import SILENT_AFTER
-from airflow_provider_slshudi.views.progress import failure_of
 from airflow_provider_slshudi.views.words import Text, moment
 
 WINDOW = timedelta(hours=1)
@@ -163,7 +162,7 @@ _FAILED_ACT = re.compile(r"\w+: ")
 def _failed_backfill(acts: Sequence[AuditEntry]) -> AuditEntry | None:
     """The newest that failed and is neither dismissed nor followed by one that was asked for later and succeeded."""
     for entry in acts:
-        if entry.act == BACKFILL and failure_of(entry):
+        if entry.act == BACKFILL and entry.failure:
             return entry
         if entry.result is not None and (entry.act == BACKFILL or not _FAILED_ACT.match(entry.result)):
             return None

@@ -19,6 +19,8 @@ from airflow.sdk import DAG
 
 from airflow_provider_slshudi.cli.draft import dag_file
 from airflow_provider_slshudi.cli.notifiers import alerts_of
+from airflow_provider_slshudi.doctor.finding import Verdict
+from airflow_provider_slshudi.hooks import doctor
 from tests.machine import connection
 
 FOUND = "clicks: clicks_tail failed at plan: DataExpired"
@@ -93,3 +95,20 @@ def test_a_webhook_of_apprise_is_called(tmp_path: Path, monkeypatch: pytest.Monk
         tell("clicks", "apprise", tmp_path, monkeypatch)
     (body,) = bodies
     assert body["title"] == "clicks_watch: a pipeline needs attention" and body["message"] == FOUND
+
+
+@pytest.mark.parametrize(
+    ("watched_by", "known_alerts", "verdict"),
+    [
+        ("", {"clicks": False}, Verdict.WARNING),
+        ("", {"clicks": True}, Verdict.OK),
+        ("", {}, Verdict.UNKNOWN),
+        ("Prometheus", {"clicks": False}, Verdict.OK),
+    ],
+)
+def test_doctor_says_where_airflow_tells_no_person_of_failures(
+    monkeypatch: pytest.MonkeyPatch, watched_by: str, known_alerts: dict[str, bool], verdict: Verdict
+) -> None:
+    monkeypatch.setenv("AIRFLOW__SLSHUDI__WATCHED_BY", watched_by)
+    seen = doctor._alerts("clicks", lambda: known_alerts)
+    assert (seen.verdict, bool(seen.mend)) == (verdict, verdict is Verdict.WARNING)

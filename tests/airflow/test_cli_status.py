@@ -65,18 +65,6 @@ def test_before_the_first_run_status_says_so_in_a_sentence(ledger_connection: Pa
     assert not ledger_connection.exists()
 
 
-@pytest.mark.parametrize(("known", "said"), [({"clicks": False}, True), ({"clicks": True}, False), ({}, False)])
-def test_status_says_of_whose_failures_nobody_is_told_where_airflow_knows(
-    ledger: Ledger, capsys: Capture, monkeypatch: pytest.MonkeyPatch, known: dict[str, bool], said: bool
-) -> None:
-    registered(ledger, "clicks")
-    monkeypatch.setattr("airflow_provider_slshudi.hooks.alerts.alerts", lambda: known)
-    for watched_by, tells in (("", said), ("Prometheus", False)):
-        monkeypatch.setenv("AIRFLOW__SLSHUDI__WATCHED_BY", watched_by)
-        main(["status"])
-        assert ("clicks: Airflow tells no person of failures" in capsys.readouterr().out) is tells
-
-
 def test_lag_asks_the_service(put: Put, ledger: Ledger, capsys: Capture) -> None:  # noqa: F811
     put(5)
     SlsHudiPlanOperator(task_id="plan", pipeline="ad_events").execute(in_run())

@@ -25,11 +25,10 @@ from airflow_provider_slshudi.hooks import work as hooks_work
 from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER
 from airflow_provider_slshudi.ledger import lease as lease_module
 from airflow_provider_slshudi.ledger import models
-from airflow_provider_slshudi.ledger.records import State, Transaction
+from airflow_provider_slshudi.ledger.records import SILENT_AFTER, State, Transaction
 from airflow_provider_slshudi.operators.maintenance import SlsHudiVerifyOperator
 from airflow_provider_slshudi.storage.owners import this_user
 from airflow_provider_slshudi.transaction import plan
-from airflow_provider_slshudi.transaction.dangling import SILENT_AFTER
 from airflow_provider_slshudi.transaction.settle import dangling_transactions
 from tests.machine import connection
 from tests.scenarios import Scenario, forget_all_instants

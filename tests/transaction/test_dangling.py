@@ -20,7 +20,7 @@ from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger import models, transactions
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import LIVE, Kind, State, Transaction
+from airflow_provider_slshudi.ledger.records import LIVE, SILENT_AFTER, Kind, State, Transaction
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.repair.recover import recover
 from airflow_provider_slshudi.system.points import Point
@@ -33,7 +33,6 @@ from airflow_provider_slshudi.transaction.dangling import (
     AGAIN_AFTER,
     QUIET_AFTER,
     SILENT,
-    SILENT_AFTER,
     UNHEARD,
     WITHOUT_A_BEAT,
     Awaited,

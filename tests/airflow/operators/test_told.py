@@ -12,6 +12,7 @@ from airflow_provider_slshudi.exceptions import DataExpired, Fenced, JobFailed, 
 from airflow_provider_slshudi.handover.names import BACKFILL, DRY_RUN, OVERRIDE
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import BACKFILL_DONE
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator
 from airflow_provider_slshudi.operators.batch import SlsHudiPlanOperator, SlsHudiRecordOperator
 from airflow_provider_slshudi.operators.repair import SlsHudiRepairOperator
@@ -19,7 +20,7 @@ from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
 from airflow_provider_slshudi.transaction import plan
 from airflow_provider_slshudi.transaction.settle import register
 from airflow_provider_slshudi.views import words
-from airflow_provider_slshudi.views.progress import DONE, progress, refused
+from airflow_provider_slshudi.views.progress import progress, refused
 from airflow_provider_slshudi.views.standing import pipelines
 from tests.airflow.operators.runs import in_run
 
@@ -194,7 +195,7 @@ def test_a_backfill_whose_batch_fails_says_so_until_a_later_try_reads_the_rest(p
     assert words.progress(found).endswith(f"it failed: {found.failure}")
     (view,) = pipelines(ledger)
     assert view.failed_backfill == found.deed
-    ledger.answer("ad_events", BACKFILL, "backfill/old-logs", DONE)
+    ledger.answer("ad_events", BACKFILL, "backfill/old-logs", BACKFILL_DONE)
     assert pipelines(ledger)[0].failed_backfill is None
 
 
