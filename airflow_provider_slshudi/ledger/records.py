@@ -197,9 +197,9 @@ class Trouble:
 BACKFILL_DONE = "nothing is left to read"
 """The result of a backfill that has read all that was asked for."""
 SILENT_AFTER = timedelta(minutes=10)
-"""Without a heartbeat for this long nobody works on a transaction of a run of which Airflow cannot tell, since between
-two steps a scheduler may take its time; nor on a step whose process this machine cannot look at, on another one say: a
-fleet's run lives as long as any of its batches."""
+"""Without a heartbeat for this long no process works on a transaction of a run of which Airflow cannot tell, since
+between two steps a scheduler may take its time; nor on a step whose process this machine cannot look at, on another one
+say: a fleet's run lives as long as any of its batches."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from tests.machine import ROOT
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("native/*.md"), *ROOT.glob("monitoring/*.md")]
 _LINK = re.compile(r"\]\((?!https?:|mailto:)(?P<file>[^)#\s]*)(?:#(?P<heading>[^)\s]+))?\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_ANCHOR = re.compile(r'<a id="([^"]+)"></a>')
 _CODE = re.compile(r"^ {4}.*$|`[^`\n]*`", re.MULTILINE)
 
 
@@ -31,6 +32,7 @@ def test_who_finds_a_hole_learns_where_to_tell_it_and_what_is_protected() -> Non
 
 
 def anchors(document: Path) -> set[str]:
-    """The headings of a document as links name them (docs.github.com, "Section links")."""
-    headings = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(document.read_text()))
-    return {heading.strip().replace(" ", "-") for heading in headings}
+    """The headings of a document as links name them (docs.github.com, "Section links"), and its anchors."""
+    text = document.read_text()
+    headings = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in _HEADING.findall(text))
+    return {*_ANCHOR.findall(text), *(heading.strip().replace(" ", "-") for heading in headings)}
