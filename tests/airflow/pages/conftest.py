@@ -41,7 +41,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         (place / folder).mkdir()
     lines = [
         "from airflow.sdk import DAG",
-        "from airflow_provider_slshudi import backfill_dag, fleet_dag, override_dag, repair_dag, tail_dag",
+        "from airflow_provider_slshudi import backfill_dag, fleet_dag, operations_dag",
+        "from airflow_provider_slshudi import override_dag, repair_dag, tail_dag",
         "",
     ]
     for name in (MINE, THEIRS):
@@ -51,6 +52,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     lines += [f"foreign = DAG({FOREIGN!r}, tags=['slshudi:{THEIRS}'])"]
     lines += ["other = DAG('mine_other')", f"backfills = backfill_dag({MINE!r})"]
     lines += [f"repairs = repair_dag({MINE!r})", f"overrides = override_dag({MINE!r})"]
+    lines += [f"operations = operations_dag({THEIRS!r})"]
     (place / "dags" / "all.py").write_text("\n".join(lines), encoding="utf-8")
     file = place / "ledger.db"
     engine = open_engine(f"sqlite:///{file}")

@@ -100,6 +100,21 @@ def test_backfills_show_how_far_they_are_and_that_they_are_paused(world: World) 
     assert f"the DAG is paused: it begins after `airflow dags unpause {MINE}_backfill`" in told.stdout
 
 
+def test_where_one_dag_does_all_that_people_ask_for_its_runs_say_what(world: World) -> None:
+    form, act = f'<form class="trigger" data-dag="{THEIRS}_operations">', '<input type="hidden" name="act" value="{}">'
+    for path, asked in (("", "verify"), ("/backfill", "backfill"), ("/acts/recover", "recover")):
+        page = shown(world, f"/pipelines/{THEIRS}{path}")
+        assert page.count(form) >= 1 and page.count(act.format(asked)) == page.count(form), path
+    page = shown(world, f"/pipelines/{MINE}/backfill")
+    assert f'data-dag="{MINE}_backfill"' in page and 'name="act"' not in page, "its own DAG has no such param"
+    assert f"{THEIRS}_override" in shown(world, f"/pipelines/{THEIRS}/acts/abandon"), "what may lose data has its own"
+    code = f"from airflow_provider_slshudi.cli.backfill import _dag_of; print(_dag_of({MINE!r}), _dag_of({THEIRS!r}))"
+    told = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=world.airflow.environment
+    )
+    assert told.stdout.split()[-2:] == [f"{MINE}_backfill", f"{THEIRS}_operations"]
+
+
 def test_a_backfill_that_failed_says_why_and_what_to_do(world: World) -> None:
     run = f"{MINE}_backfill/typed"
     world.ledger.ask(MINE, BACKFILL, "ada", "everything True", run, {})
