@@ -105,15 +105,15 @@ def cursor_error(stage: Stage) -> str:
     """A backfill over REST names a text that is no cursor. It is told to whoever asked, and no trouble of the page."""
     stage.before()
     stage.put(50)
-    airflow, backfill = stage.world.airflow, f"{stage.name}_backfill"
+    airflow, backfill = stage.world.airflow, stage.operations
     begin = stage.world.client.get_begin_cursor(PROJECT, stage.logstore, 0).get_cursor()
     end = stage.world.client.get_end_cursor(PROJECT, stage.logstore, 0).get_cursor()
-    run = airflow.trigger(backfill, {"cursors": {"0": ["cursor=", end]}})
+    run = airflow.trigger(backfill, {"act": "backfill", "cursors": {"0": ["cursor=", end]}})
     assert stage.ended(run, backfill) == "failed"
     log = airflow.task_log(backfill, run, "batch.plan")
     assert "'cursor=' is no SLS cursor: expected base64 of a decimal integer" in log, log
     stage.is_well()
-    run = airflow.trigger(backfill, {"cursors": {"0": [str(cursors.parse(begin)), end]}})
+    run = airflow.trigger(backfill, {"act": "backfill", "cursors": {"0": [str(cursors.parse(begin)), end]}})
     assert stage.ended(run, backfill) == "success", stage.explain()
     stage.is_well()
     return "trigger the backfill again with a cursor"

@@ -17,7 +17,7 @@ from playwright.sync_api import Locator
 
 from airflow_provider_slshudi.cli.demo.airflow_process import AirflowRefused, AirflowUnreachable
 from airflow_provider_slshudi.config.load import load_pipeline
-from airflow_provider_slshudi.handover.names import Act
+from airflow_provider_slshudi.handover.names import OPERATIONS, OVERRIDE, Act
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.system.points import Point
@@ -43,11 +43,10 @@ if variables.exists():
     os.environ.update(json.loads(variables.read_text()))
 
 from airflow_provider_slshudi.dag.factories import tail_dag  # noqa: E402
-from airflow_provider_slshudi.dag.operations import backfill_dag, override_dag, repair_dag  # noqa: E402
+from airflow_provider_slshudi.dag.operations import operations_dag, override_dag  # noqa: E402
 
 tail = tail_dag({name!r}, schedule=None, is_paused_upon_creation=False)
-backfill = backfill_dag({name!r}, is_paused_upon_creation=False)
-repair = repair_dag({name!r})
+operations = operations_dag({name!r}, schedule=None, is_paused_upon_creation=False)
 override = override_dag({name!r})
 '''
 
@@ -70,6 +69,11 @@ class Stage:
     def tail(self) -> str:
         """The tail's DAG."""
         return f"{self.name}_tail"
+
+    @property
+    def operations(self) -> str:
+        """The DAG of what people ask for that loses nothing."""
+        return f"{self.name}_{OPERATIONS}"
 
     @property
     def file(self) -> Path:
@@ -107,7 +111,7 @@ class Stage:
         """Waits until Airflow knows the DAGs."""
         until(
             f"Airflow knows the DAGs of {self.name}",
-            lambda: all(map(self._is_known, ("tail", "backfill", "repair", "override"))),
+            lambda: all(map(self._is_known, ("tail", OPERATIONS, OVERRIDE))),
         )
 
     def _is_known(self, role: str) -> bool:
@@ -253,7 +257,7 @@ class Stage:
     def act(self, act: Act, within: Locator | None = None, works: bool = True) -> str:
         """Has an act done, by its link in `within` or on the page; returns the result that the page shows then."""
         run = self.window.act(act, f"the page of {self.name} says so", within)
-        state = self.ended(run, f"{self.name}_{act.role}")
+        state = self.ended(run, f"{self.name}_{OVERRIDE}" if act.may_lose else self.operations)
         assert state == ("success" if works else "failed"), self.explain()
         page = self.window.pipeline(self.name)
         newest = page.locator("h2:has-text('Manual actions') ~ table tbody tr").first

@@ -1,4 +1,4 @@
-"""The scenarios are those of the manual's table; three of them are played."""
+"""The scenarios are those of the manual's table; some of them are played."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def test_every_error_of_the_table_has_a_scenario_and_no_scenario_lacks_its_row()
 @pytest.mark.long
 @needs_chromium
 @pytest.mark.timeout(1200)
-def test_three_errors_are_put_right_from_the_pages() -> None:
+def test_three_errors_and_a_pause_are_put_right_from_the_pages() -> None:
     """One by a button, one by what the page's words say, one by nothing at all."""
     # A process of its own, since the browser's loop and laid down rights would stay in this one.
-    command = [sys.executable, "-m", "tests.browser.errors", "JobFailed", "CheckFailed", "IllegalTransition"]
+    command = [sys.executable, "-m", "tests.browser.errors", "JobFailed", "CheckFailed", "IllegalTransition", "Paused"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
