@@ -66,7 +66,7 @@ def tail_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
     """
     config, of_pipeline = described(pipeline, dag_kwargs)
     schedule = dag_kwargs.get("schedule", config.every)
-    runs = _runs(schedule, "dagrun_timeout" in dag_kwargs, _MOST_TAILS)
+    runs = most_runs(schedule, "dagrun_timeout" in dag_kwargs, _MOST_TAILS)
     arguments = {
         "schedule": config.every,
         "description": f"{config.source.identity}: what is new",
@@ -100,7 +100,7 @@ def fleet_dag(pipelines: Sequence[str], name: str = "fleet", **dag_kwargs: Any) 
     connections = _connections(dag_kwargs)
     schedule = dag_kwargs.pop("schedule", "1m")
     schedule = every(schedule) if isinstance(schedule, str) else schedule
-    runs = _runs(schedule, "dagrun_timeout" in dag_kwargs, _MOST_FLEETS)
+    runs = most_runs(schedule, "dagrun_timeout" in dag_kwargs, _MOST_FLEETS)
     arguments = {"schedule": schedule, "max_active_runs": runs, "description": f"{len(names)} pipelines: what is new"}
     stems = [*map(settings.stem, names)]
     owner = (dag_kwargs.get("default_args") or {}).get("owner", "")
@@ -201,7 +201,7 @@ def _connections(dag_kwargs: dict[str, Any]) -> dict[str, str | None]:
     return {name: dag_kwargs.pop(name) for name in settings.CONNECTIONS if name in dag_kwargs}
 
 
-def _runs(schedule: Any, timed: bool, most: int) -> int:
+def most_runs(schedule: Any, timed: bool, most: int) -> int:
     """How many runs there may be, at most so many: `@continuous`, by word or as a timetable, allows one."""
     return 1 if _is_endless(schedule) or timed else most
 

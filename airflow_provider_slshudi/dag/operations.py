@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.providers.standard.operators.python import BranchPythonOperator
 from airflow.sdk import DAG, Param
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.dag.factories import dag_of_role, described, explained, micro_batch
+from airflow_provider_slshudi.dag.factories import dag_of_role, described, explained, micro_batch, most_runs
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.handover.names import (
     BACKFILL,
@@ -26,6 +27,7 @@ from airflow_provider_slshudi.handover.names import (
 )
 from airflow_provider_slshudi.operators.backfill import PARAMS as BACKFILL_PARAMS
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
+from airflow_provider_slshudi.operators.base import refuse_unknown_params
 from airflow_provider_slshudi.operators.events import settled_alias
 from airflow_provider_slshudi.operators.maintenance import (
     SlsHudiArchiveOperator,
@@ -58,14 +60,15 @@ def operations_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
     """
     config, of_pipeline = described(pipeline, dag_kwargs)
     repairs = [act.value for act in Act if act.role == REPAIR]
-    acts = [MAINTENANCE, BACKFILL, *([] if config.table.upsert else [VERIFY]), *repairs]
+    proof = {} if config.table.upsert else _verify_params()
+    acts = [MAINTENANCE, BACKFILL, *([VERIFY] if proof else []), *repairs]
     description = "Other params are of one of them; the pipeline's page says what each does"
     act = Param(MAINTENANCE, type="string", enum=acts, title="What to do", description=description)
     arguments = {
         "schedule": config.maintenance.every,
-        "params": {"act": act, **_backfill_params(), **_verify_params(), **_reason_params()},
+        "params": {"act": act, **_backfill_params(), **proof, **_reason_params()},
         "description": f"{config.table.path}: its maintenance, and what a person asks for",
-        "max_active_runs": _MOST_OPERATIONS,
+        "max_active_runs": most_runs(dag_kwargs.get("schedule", config.maintenance.every), False, _MOST_OPERATIONS),
     }
     with dag_of_role(config, OPERATIONS, dag_kwargs, **arguments) as dag:
         _maintain(config, {**of_pipeline, "max_active_tis_per_dag": 1})
@@ -74,7 +77,7 @@ def operations_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
         if VERIFY in acts:
             first[VERIFY] = [SlsHudiVerifyOperator(task_id=VERIFY, **of_pipeline)]
         tasks = {role: [task.task_id for task in heads] for role, heads in first.items()}
-        choose = BranchPythonOperator(task_id="choose", python_callable=_chosen, op_kwargs={"tasks": tasks}, retries=0)
+        choose = BranchPythonOperator(task_id="choose", python_callable=_chosen, op_kwargs={"tasks": tasks})
         choose >> [task for heads in first.values() for task in heads]
     return explained(config, dag)
 
@@ -83,21 +86,32 @@ def _chosen(tasks: Mapping[str, list[str]], **context: Any) -> list[str]:
     """The first tasks of what a run was asked to do.
 
     Raises:
-        ConfigError: it was also given what another act reads, so that this one is hardly meant.
+        AirflowFailException: it was also given what no act or another one reads, so that this one is hardly meant.
     """
-    params, run_conf = context["params"], context["dag_run"].conf or {}
-    act = params["act"]
-    of_others = {**dict.fromkeys(BACKFILL_PARAMS, BACKFILL), **dict.fromkeys(_verify_params(), VERIFY)}
-    for name, other in of_others.items():
-        if run_conf.get(name) and other != act:
-            why = f"the run was asked for {act}, and {name!r} is of {other}. Nothing was done"
-            raise ConfigError(
-                f"{why}; trigger it again with the `act` that you mean",
-                source=PARAMS_SOURCE,
-                field=name,
-                value=run_conf[name],
-            )
-    return tasks.get(act, tasks[REPAIR])
+    try:
+        return tasks[_asked(tasks, context)]
+    except ConfigError as error:
+        # What the run was given stays so in each retry.
+        raise AirflowFailException(str(error)) from None
+
+
+def _asked(roles: Collection[str], context: Any) -> str:
+    """The role whose DAG would do what a run was asked to do."""
+    run_conf = context["dag_run"].conf or {}
+    params_of = {BACKFILL: BACKFILL_PARAMS, VERIFY: _verify_params(), REPAIR: _reason_params()}
+    owners = {name: role for role, names in params_of.items() for name in names}
+    refuse_unknown_params(context, ("act", *owners))
+    act = context["params"].get("act", MAINTENANCE)
+    role = act if act in roles else REPAIR
+    for name, value in run_conf.items():
+        if name == "act" and value != act:
+            why = "Airflow's [core] dag_run_conf_overrides_params is off. Nothing was done; turn it on"
+        elif value and owners.get(name, role) != role:
+            why = f"the run does {act}. Nothing was done; trigger it again with the `act` that you mean, and its params"
+        else:
+            continue
+        raise ConfigError(f"{name}: {value!r}: {why}", source=PARAMS_SOURCE, field=name, value=value)
+    return role
 
 
 def backfill_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:

@@ -266,7 +266,7 @@ _TASKS = {
         "nothing.",
         "nothing.",
         "**success**: the tasks of the act go on, the others are skipped. **failed**: the run was given params of "
-        "another act.",
+        "another act, or that no act has.",
         "Safe: it only reads.",
         "Trigger the DAG again, with the `act` that is meant.",
     ),

@@ -17,7 +17,6 @@ from airflow_provider_slshudi.planning.windows import MOST_RANGES, filled, sizes
 from airflow_provider_slshudi.transaction.context import Work
 from airflow_provider_slshudi.transaction.plan import BackfillRequest, left_of
 
-"""The result of a backfill that has ended well."""
 BATCHES = 20
 """The newest batches by which the pace is measured."""
 

@@ -13,7 +13,9 @@ import pendulum
 import pytest
 import yaml
 from airflow.dag_processing.dagbag import DagBag
+from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import DAG, CronTriggerTimetable
+from airflow.sdk.definitions.param import process_params
 from airflow.timetables.simple import ContinuousTimetable
 
 from airflow_provider_slshudi import settings
@@ -167,7 +169,9 @@ def test_one_dag_does_what_four_do_and_its_schedule_maintains(pipelines: Path, t
     services = ("clean", "archive", "cluster")
     assert {dag.get_task(name).max_active_tis_per_dag for name in services} == {1}, "as where runs come one at a time"
     write_pipeline(pipelines / "ad_users.yaml", tmp_path / "keyed")
-    assert "verify" not in operations_dag("ad_users").task_ids, "a row of an upsert does not tell which log it is of"
+    keyed = operations_dag("ad_users")
+    unproven = "a row of an upsert does not tell which log it is of"
+    assert "verify" not in keyed.task_ids and "source" not in keyed.params, unproven
 
 
 @pytest.mark.parametrize(
@@ -188,17 +192,48 @@ def test_a_run_of_operations_does_what_it_was_asked_for(
 
 @pytest.mark.parametrize(
     "conf",
-    [{"everything": True}, {"act": "verify", "from": "2026-01-01T00:00:00Z"}, {"act": "recover", "source": True}],
+    [
+        {"everything": True},
+        {"act": "verify", "from": "2026-01-01T00:00:00Z"},
+        {"act": "recover", "source": True},
+        {"act": "backfill", "everything": True, "reason": "why"},
+        {"transaction": "01"},
+    ],
 )
 def test_a_run_of_operations_that_names_another_acts_params_does_nothing(pipelines: Path, conf: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"Nothing was done; trigger it again with the `act` that you mean"):
+    with pytest.raises(AirflowFailException, match=r"Nothing was done; trigger it again with the `act` that you mean"):
         chosen(conf)
 
 
-def chosen(conf: dict[str, Any]) -> list[str]:
-    choose: Any = operations_dag("ad_events").get_task("choose")
-    params = {"act": "maintenance", **conf}
-    return [*choose.python_callable(**choose.op_kwargs, params=params, dag_run=SimpleNamespace(conf=conf))]
+@pytest.mark.parametrize("conf", [{"Act": "backfill"}, {"action": "verify"}, {"transactions": ["01"]}])
+def test_a_run_of_operations_whose_params_are_misspelt_does_no_maintenance_instead(
+    pipelines: Path, conf: dict[str, Any]
+) -> None:
+    with pytest.raises(AirflowFailException, match="but the DAG's params are act, cursors"):
+        chosen(conf)
+
+
+def test_where_airflow_leaves_a_runs_params_aside_operations_does_nothing_else_instead(
+    pipelines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__DAG_RUN_CONF_OVERRIDES_PARAMS", "False")
+    with pytest.raises(AirflowFailException, match=r"act: 'verify': .*dag_run_conf_overrides_params is off"):
+        chosen({"act": "verify"})
+
+
+def test_operations_take_a_dag_files_arguments_as_maintenance_does(pipelines: Path) -> None:
+    assert operations_dag("ad_events", schedule="@continuous").max_active_runs == 1
+    assert sorted(chosen({}, params={"mine": 1})) == ["clean", "cluster"]
+    assert operations_dag("ad_events", default_args={"retries": 5}).get_task("choose").retries == 5
+
+
+def chosen(conf: dict[str, Any], **dag_kwargs: Any) -> list[str]:
+    """What a run that is given this goes on with, as Airflow makes its params."""
+    dag = operations_dag("ad_events", **dag_kwargs)
+    choose: Any = dag.get_task("choose")
+    params = process_params(dag, choose, conf, suppress_exception=False)
+    context = {"params": params, "dag_run": SimpleNamespace(conf=conf), "dag": dag}
+    return [*choose.python_callable(**choose.op_kwargs, **context)]
 
 
 def test_the_commit_updates_the_tables_asset(pipelines: Path, tmp_path: Path) -> None:
