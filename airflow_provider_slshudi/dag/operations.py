@@ -71,11 +71,12 @@ def operations_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
         "max_active_runs": most_runs(dag_kwargs.get("schedule", config.maintenance.every), False, _MOST_OPERATIONS),
     }
     with dag_of_role(config, OPERATIONS, dag_kwargs, **arguments) as dag:
-        _maintain(config, {**of_pipeline, "max_active_tis_per_dag": 1})
+        one_at_a_time = {**of_pipeline, "max_active_tis_per_dag": 1}
+        _maintain(config, one_at_a_time)
         first = {MAINTENANCE: [*dag.roots], BACKFILL: [_backfill(of_pipeline)]}
-        first[REPAIR] = [SlsHudiRepairOperator(task_id=REPAIR, **of_pipeline, role=REPAIR)]
+        first[REPAIR] = [SlsHudiRepairOperator(task_id=REPAIR, **one_at_a_time, role=REPAIR)]
         if VERIFY in acts:
-            first[VERIFY] = [SlsHudiVerifyOperator(task_id=VERIFY, **of_pipeline)]
+            first[VERIFY] = [SlsHudiVerifyOperator(task_id=VERIFY, **one_at_a_time)]
         tasks = {role: [task.task_id for task in heads] for role, heads in first.items()}
         choose = BranchPythonOperator(task_id="choose", python_callable=_chosen, op_kwargs={"tasks": tasks})
         choose >> [task for heads in first.values() for task in heads]
