@@ -35,6 +35,8 @@ from tests.worlds.shards import change_shards, expire_oldest
 
 _SHORT = {"COMMIT_SECONDS": 10.0, "LEASE_SECONDS": 12.0}
 """Of who stands still, or is in a container whose processes nobody can ask after: others wait for the lease's end."""
+_IN_VAIN = {"REST_SECONDS": 20.0}
+"""Of a step whose ledger takes no writes until the step has ended: for so long it tells the ledger that it is over."""
 _MOST_BATCHES = 40
 PAGE = 4096
 """What a tmpfs gives at a time."""
@@ -221,6 +223,9 @@ class World:
 
     def _away(self, host: Host, steps: list[str], run: str, told: Told, url: str = "", **more: Any) -> Away:
         line = self.line
+        times = _SHORT if host.container or self.drawn.trouble in STANDING else {}
+        if self.drawn.ledger_disk:
+            times = {**times, **_IN_VAIN}
         setup = {
             "pipeline": line.pipeline.model_dump(mode="json"),
             "ledger": url or line.url,
@@ -228,7 +233,7 @@ class World:
             "steps": steps,
             "transaction": told.transaction,
             "token": told.token,
-            **({"times": _SHORT} if host.container or self.drawn.trouble in STANDING else {}),
+            "times": times,
             **more,
         }
         return Away(host, setup, line.folder, line.server.connection().to_env())
