@@ -74,8 +74,10 @@ def _dag_of(name: str) -> str:
 
     from airflow_provider_slshudi.handover.names import BACKFILL, OPERATIONS, serving
 
-    dag_ids = [dag for dag in (f"{name}_{role}" for role in (BACKFILL, OPERATIONS)) if DagModel.get_dagmodel(dag)]
-    return serving(name, BACKFILL, dag_ids) or f"{name}_{BACKFILL}"
+    dag_models = [DagModel.get_dagmodel(f"{name}_{role}") for role in (BACKFILL, OPERATIONS)]
+    dag_ids = {dag.dag_id: dag.is_stale for dag in dag_models if dag is not None}
+    gone_dags = [dag for dag, is_stale in dag_ids.items() if is_stale]
+    return serving(name, BACKFILL, dag_ids, gone_dags) or f"{name}_{BACKFILL}"
 
 
 def _progress(options: argparse.Namespace) -> int:

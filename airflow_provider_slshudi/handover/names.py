@@ -69,10 +69,13 @@ ROLES_BESIDE = (*OPERATED, OPERATIONS, OVERRIDE, "recovery")
 """The roles of the DAGs that bring no new logs, and that a watch sees."""
 
 
-def serving(pipeline: str, role: str, dags: Collection[str]) -> str | None:
-    """The one of these DAGs that does what a role does: the role's own, else that of all operations."""
-    roles = (role, OPERATIONS) if role in OPERATED else (role,)
-    return next((dag for dag in (f"{pipeline}_{item}" for item in roles) if dag in dags), None)
+def serving(pipeline: str, role: str, dags: Collection[str], gone_dags: Collection[str] = ()) -> str | None:
+    """The one of these DAGs that does what a role does: the role's own, else that of all operations.
+
+    Of `gone_dags`, which no file makes any more and Airflow still knows, only where there is no other.
+    """
+    dag_ids = [f"{pipeline}_{item}" for item in ((role, OPERATIONS) if role in OPERATED else (role,))]
+    return min((dag for dag in dag_ids if dag in dags), key=gone_dags.__contains__, default=None)
 
 
 PARAMS_SOURCE = "DAG params"

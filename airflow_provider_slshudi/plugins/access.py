@@ -47,6 +47,7 @@ class Viewer:
         broken: DAGs whose file Airflow cannot import as it is now.
         without_alerts: pipelines of which no DAG tells of failures, and nothing else is said to watch them.
         next_run: says when Airflow will start the next run of a DAG; None if none is scheduled.
+        gone_dags: DAGs that no file makes any more.
     """
 
     readable: frozenset[str]
@@ -56,6 +57,7 @@ class Viewer:
     broken: frozenset[str] = frozenset()
     without_alerts: frozenset[str] = frozenset()
     next_run: Callable[[str], datetime | None] = lambda _: None
+    gone_dags: frozenset[str] = frozenset()
 
     def readers(self, pipeline: str) -> list[str]:
         """Its DAGs that bring new logs: all that are tagged but those that a person starts, or that only look."""
@@ -179,14 +181,15 @@ def _viewer(user: GetUserDep, session: SessionDep) -> Viewer:
 
     paused = select(DagModel.dag_id).where(DagModel.is_paused.is_(True))
     broken = select(DagModel.dag_id).where(DagModel.has_import_errors.is_(True))
-    paused_dags, broken_dags = (frozenset(session.scalars(query)) for query in (paused, broken))
+    gone_query = select(DagModel.dag_id).where(DagModel.is_stale.is_(True))
+    paused_dags, broken_dags, gone_dags = (frozenset(session.scalars(query)) for query in (paused, broken, gone_query))
     alerts = {} if settings.watched_by() else alerts_by_pipeline(tags, paused_dags)
     silent = frozenset(name for name, tells in alerts.items() if not tells)
 
     def next_run(dag_id: str) -> datetime | None:
         return session.scalar(select(DagModel.next_dagrun_create_after).where(DagModel.dag_id == dag_id))
 
-    return Viewer(frozenset(readable), tagged, reads_logs, paused_dags, broken_dags, silent, next_run)
+    return Viewer(frozenset(readable), tagged, reads_logs, paused_dags, broken_dags, silent, next_run, gone_dags)
 
 
 def this_airflow() -> str:

@@ -86,7 +86,7 @@ def backfill(request: Request, viewer: ViewerDep, session: SessionDep, name: str
         name: the pipeline's.
     """
     ledger, dags = viewer.require(name)
-    dag = serving(name, BACKFILL, dags)
+    dag = serving(name, BACKFILL, dags, viewer.gone_dags)
     standings = ledger.standings(1, ledger.now(), [name])
     # What a gone shard had cannot be read any more.
     readable_shards = [item for item in shards.shards(standings[0]) if item.shard.status != GONE] if standings else []
@@ -129,7 +129,7 @@ def act_of(request: Request, viewer: ViewerDep, name: str, act: str, transaction
         "ranges": {item.id: ledger.ranges(item.id) for item in live},
         "holdings": ledger.holdings(name),
         "committed": ledger.latest_committed(name),
-        "dag": serving(name, chosen.role, dags),
+        "dag": serving(name, chosen.role, dags, viewer.gone_dags),
         "now": ledger.now(),
     }
     return page(request, "act.html", name=name, dags=dags, **shown)
@@ -219,7 +219,7 @@ def _pipeline(
     }
     unnamed = findings.unnamed(ledger, name)
     shown |= {"unnamed": unnamed[:KEYS], "more_keys": len(unnamed[KEYS:]), "values": viewer.sees_values(name)}
-    roles = {role: serving(name, role, dags) for role in ("tail", VERIFY)}
+    roles = {role: serving(name, role, dags, viewer.gone_dags) for role in ("tail", VERIFY)}
     window = span if span in trends.WINDOWS else SPAN
     shown |= {"trend": trends.trend(ledger, name, trends.WINDOWS[window]), "freshness": trends.freshness_trend(batches)}
     shown |= {"window": window, "windows": list(trends.WINDOWS)}

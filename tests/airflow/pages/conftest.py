@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +54,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     lines += [f"foreign = DAG({FOREIGN!r}, tags=['slshudi:{THEIRS}'])"]
     lines += ["other = DAG('mine_other')", f"backfills = backfill_dag({MINE!r})"]
     lines += [f"repairs = repair_dag({MINE!r})", f"overrides = override_dag({MINE!r})"]
-    lines += [f"operations = operations_dag({THEIRS!r})"]
+    lines += [f"operations = operations_dag({THEIRS!r})", f"gone = backfill_dag({THEIRS!r})"]
     (place / "dags" / "all.py").write_text("\n".join(lines), encoding="utf-8")
     file = place / "ledger.db"
     engine = open_engine(f"sqlite:///{file}")
@@ -75,5 +77,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         "AIRFLOW_CONN_SLSHUDI_LEDGER": connection("slshudi_ledger", schema=str(file), extra={"dialect": "sqlite"}),
     }
     with ServedAirflow(place / "airflow", place / "dags", environment) as airflow:
+        # As Airflow does once the file makes it no more.
+        code = (
+            "from airflow.models.dag import DagModel\nfrom airflow.utils.session import create_session\n"
+            f"with create_session() as session: session.get(DagModel, '{THEIRS}_backfill').is_stale = True"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True, env=airflow.environment)
         yield World(airflow, ledger, file, mine, theirs)
     engine.dispose()
