@@ -17,6 +17,7 @@ from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessE
 from airflow.api_fastapi.common.db.common import SessionDep
 from airflow.api_fastapi.core_api.security import GetUserDep
 from airflow.models.dag import DagModel, DagTag
+from airflow.models.serialized_dag import SerializedDagModel
 from airflow.models.variable import Variable
 from fastapi import Depends, HTTPException, status
 from sqlalchemy import select
@@ -48,6 +49,7 @@ class Viewer:
         without_alerts: pipelines of which no DAG tells of failures, and nothing else is said to watch them.
         next_run: says when Airflow will start the next run of a DAG; None if none is scheduled.
         gone_dags: DAGs that no file makes any more.
+        has_task: whether a DAG has a task.
     """
 
     readable: frozenset[str]
@@ -58,6 +60,7 @@ class Viewer:
     without_alerts: frozenset[str] = frozenset()
     next_run: Callable[[str], datetime | None] = lambda _: None
     gone_dags: frozenset[str] = frozenset()
+    has_task: Callable[[str, str], bool] = lambda _, __: True
 
     def readers(self, pipeline: str) -> list[str]:
         """Its DAGs that bring new logs: all that are tagged but those that a person starts, or that only look."""
@@ -189,7 +192,12 @@ def _viewer(user: GetUserDep, session: SessionDep) -> Viewer:
     def next_run(dag_id: str) -> datetime | None:
         return session.scalar(select(DagModel.next_dagrun_create_after).where(DagModel.dag_id == dag_id))
 
-    return Viewer(frozenset(readable), tagged, reads_logs, paused_dags, broken_dags, silent, next_run, gone_dags)
+    def has_task(dag_id: str, task_id: str) -> bool:
+        dag = SerializedDagModel.get_dag(dag_id, session=session)
+        return dag is not None and dag.has_task(task_id)
+
+    who = frozenset(readable), tagged, reads_logs
+    return Viewer(*who, paused_dags, broken_dags, silent, next_run, gone_dags, has_task)
 
 
 def this_airflow() -> str:

@@ -64,6 +64,19 @@ def pages() -> TestClient:
     return pages_of()
 
 
+@pytest.mark.parametrize("tasks", [("repair", "verify"), ("repair",)])
+def test_only_where_its_operations_can_prove_the_table_a_page_offers_that(
+    ledgers: dict[str, Ledger], tasks: tuple[str, ...]
+) -> None:
+    dag, app = f"{HERE}_operations", create_app()
+    tagged = {HERE: [f"{HERE}_tail", dag]}
+    app.dependency_overrides[access._viewer] = lambda: access.Viewer(
+        frozenset(tagged[HERE]), tagged, lambda _: True, has_task=lambda dag_id, task: dag_id == dag and task in tasks
+    )
+    page = TestClient(app).get(f"/pipelines/{HERE}").text
+    assert (f'data-dag="{dag}"' in page) is ("verify" in tasks)
+
+
 def test_pages_show_pipelines_of_all_ledgers(ledgers: dict[str, Ledger], pages: TestClient) -> None:
     batch = committed(ledgers["second"], THERE, [Range(0, 50, 60)], "run-1")
     fleet = pages.get("/").text
