@@ -142,7 +142,8 @@ _DAGS = {
         "`backfill`: one commit, and the next run while ranges are left. The others: what the page says of them.",
         "who asked for a backfill or an act, and what came of it: in the ledger, on the pipeline's page.",
         "**success**: it is done. **failed**: the task's error says what is in the way.",
-        "Each act may be repeated: it finds its own work.",
+        "Each act may be asked for again: it finds its own work. Do not mark `choose` as a success: the tasks of all "
+        "acts would go on.",
         _LAST_LINE + " Pausing this DAG pauses maintenance and backfills, and buttons wait. Queries must end within "
         "`maintenance.keep`: after that the files that they read are gone.",
     ),
@@ -267,7 +268,7 @@ _TASKS = {
         "nothing.",
         "**success**: the tasks of the act go on, the others are skipped. **failed**: the run was given params of "
         "another act, or that no act has.",
-        "Safe: it only reads.",
+        "Safe: it only reads. Marked as a success before it chose, it lets the tasks of all acts go on.",
         "Trigger the DAG again, with the `act` that is meant.",
     ),
     "rest": _Page(
@@ -305,8 +306,8 @@ _TASKS = {
         "what the act says, and who asked for it, into the ledger.",
         "`done`: what was done, in a sentence; returned, and on the pipeline's page.",
         "**success**: it is done. **failed**: the error says what is in the way.",
-        "It has no retries: the one who asked sees what happened, and decides. Cleared, it does the same again, "
-        "which is safe.",
+        "It has no retries: the one who asked sees what happened, and decides. Cleared, it refuses what it has ended "
+        "before: ask anew.",
         _LAST_LINE,
     ),
     "override": _Page(
@@ -315,8 +316,8 @@ _TASKS = {
         "what the act says, and who asked for it, into the ledger.",
         "`done`: what was done, in a sentence; returned, and on the pipeline's page.",
         "**success**: it is done. **failed**: the error says what is in the way.",
-        "It has no retries: the one who asked sees what happened, and decides. Cleared, it does the same again, "
-        "which is safe.",
+        "It has no retries: the one who asked sees what happened, and decides. Cleared, it refuses what it has ended "
+        "before: ask anew.",
         _LAST_LINE,
     ),
     "verify": _Page(
