@@ -158,7 +158,7 @@ options = {
     "hoodie.datasource.write.hive_style_partitioning": "true",
     "hoodie.datasource.write.partitionpath.urlencode": "true",
     "hoodie.bulkinsert.shuffle.parallelism": "1",
-    "hoodie.cleaner.policy.failed.writes": "LAZY",
+    "hoodie.cleaner.policy.failed.writes": "NEVER",
 }
 for _ in range(given["writes"]):
     frame.write.format("hudi").options(**options).mode("append").save(given["path"])
@@ -215,7 +215,7 @@ options = {
     "hoodie.bucket.index.num.buckets": str(given["buckets"]),
     "hoodie.bucket.index.hash.field": "id",
     "hoodie.upsert.shuffle.parallelism": "1",
-    "hoodie.cleaner.policy.failed.writes": "LAZY",
+    "hoodie.cleaner.policy.failed.writes": "NEVER",
 }
 frame.write.format("hudi").options(**options).mode("append").save(given["path"])
 found = spark.read.format("hudi").load(given["path"])
