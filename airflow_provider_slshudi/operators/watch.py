@@ -19,8 +19,8 @@ class SlsHudiWatchOperator(PipelineOperator):
     """Looks into the ledger, and fails with what is to be told, a line each; succeeds if there is nothing.
 
     `on_failure_callback` takes any of Airflow's notifiers, whose templates know the text as `exception`. It is told
-    what the pipeline's page says in its column `needs` (look, expires soon), each gap that was recorded within the last
-    hour, and what is beyond the limits. A finding is no try to be repeated: it fails at once.
+    why the pipeline's state is "needs attention" or "expires soon", each gap that was recorded within the last hour,
+    and what is beyond the limits. A finding is no try to be repeated: it fails at once.
 
     Args:
         pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.

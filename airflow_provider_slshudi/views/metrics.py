@@ -14,7 +14,8 @@ from airflow_provider_slshudi.views.history import batches
 from airflow_provider_slshudi.views.standing import Need, PipelineView, pipelines
 
 MEANING: Mapping[str, str] = {
-    "needs_person": "1 while a step has failed in a way that does not pass, or no run works on a live batch",
+    "needs_person": "1 while a step has failed in a way that does not pass or has waited for ten minutes, no run has "
+    "worked on a live batch for ten minutes, or the last three batches were all given up",
     "seen_timestamp_seconds": "when a run last looked at the service's shards",
     "unread_bytes": "raw bytes that no committed batch has, estimated",
     "unread_log_groups": "log groups that no committed batch has",
@@ -30,7 +31,7 @@ MEANING: Mapping[str, str] = {
     "unnamed_keys": "keys of logs that no column names, as far as batches looked",
     "new_key_timestamp_seconds": "when the newest of these keys was seen for the first time",
     "last_batch_seconds": "how long a step of the last committed batch took",
-    "last_batch_freshness_seconds": "how old the oldest log of the last tail's batch was by its commit, at most",
+    "last_batch_freshness_seconds": "how old the oldest log of the tail's last batch was by its commit, at most",
     "freshness_promised_seconds": "what the pipeline's file promised when that batch was planned",
     "last_batch_rows": "rows of the last committed batch",
     "last_batch_bytes": "raw bytes of the last committed batch",

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from airflow_provider_slshudi import cli
+from airflow_provider_slshudi.cli.notifiers import _BY_CONNECTION
 from airflow_provider_slshudi.config.load import load_pipeline
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.handover.names import Act
@@ -117,8 +118,16 @@ COLUMNS = {"campaign_id": "string", "event_time": "date"}
 def test_python_compiles_and_imports_names_that_are_there(place: str, text: str) -> None:
     for node in ast.walk(ast.parse(text, place)):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("airflow"):
+            if node.module.startswith("airflow.providers."):
+                pytest.importorskip(node.module)
             module = import_module(node.module)
             assert not [alias.name for alias in node.names if not hasattr(module, alias.name)]
+
+
+def test_the_example_of_a_notifier_is_what_init_writes() -> None:
+    text = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    apprise = _BY_CONNECTION["apprise"]
+    assert f"{apprise.imports}\n" in text and f"alerts = {apprise.notifier}\n" in text
 
 
 def test_pages_name_the_acts_that_there_are() -> None:

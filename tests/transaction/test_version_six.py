@@ -201,6 +201,30 @@ def test_a_lake_of_hudi_0_15_is_continued_without_a_rewrite_and_its_writer_goes_
     assert ask(HUDI_0_15, (storage.full(""), "SELECT count(*) AS n FROM t"))[0] == [{"n": 230}]
 
 
+_DELETION = """
+from airflow_provider_slshudi.spark.runtime import quiet
+
+quiet(spark._jvm)
+spark.sql(f"set hoodie.cleaner.policy.failed.writes={given['policy']}")
+spark.sql(f"create table ads using hudi location '{given['path']}'")
+spark.sql("delete from ads where event_id = 'event-3'")
+told = spark.table("ads").count()
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("policy", "remains"), [("never", True), ("lazy", False)])
+def test_a_deletion_by_hudi_0_15_leaves_a_prepared_batch_alone_where_its_policy_is_never(
+    scenario: Make, policy: str, remains: bool
+) -> None:
+    pipeline = of_version(scenario(shards=1), 6)
+    batches(pipeline, 1)
+    waiting = pipeline.prepare_next(10)
+    storage = pipeline.work.storage
+    assert run(HUDI_0_15, _DELETION, {"path": storage.full(""), "policy": policy.upper()}) == 9
+    assert (waiting.instant in [instant.time for instant in Timeline.load(storage).pending()]) == remains
+
+
 _CUSTOMERS = """
 rows = [(f"k{n}", n + given["more"], given["at"], None, None, None, f"r{n % 10}") for n in given["keys"]]
 frame = spark.createDataFrame(rows, given["ddl"])
