@@ -18,7 +18,8 @@ import pytest
 
 from airflow_provider_slshudi import cli
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.exceptions import ForeignWrite, LedgerAhead, PipelineConflict
+from airflow_provider_slshudi.exceptions import ForeignWrite, LedgerAhead, LedgerLost, PipelineConflict
+from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.services.verification import verify
 from airflow_provider_slshudi.spark.pins import HUDI_PACKAGE, S3_PACKAGE
 from airflow_provider_slshudi.spark.runtime import session_conf
@@ -316,7 +317,13 @@ def test_by_hudis_defaults_a_deletion_rolls_back_a_batch_under_way(clicks: Click
     assert waiting.instant not in [instant.time for instant in clicks.scenario.work.timeline().pending()]
 
 
-def test_a_lost_ledger_is_made_anew(clicks: Clicks) -> None:
+def test_a_lost_ledger_is_made_anew(clicks: Clicks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = connection("slshudi_ledger", schema=str(tmp_path / "new.db"), extra={"dialect": "sqlite"})
+    monkeypatch.setenv("AIRFLOW_CONN_SLSHUDI_LEDGER", empty)
+    assert "No pipeline has run yet" in clicks.slshudi("slshudi status")
+    clicks.scenario = replace(clicks.scenario, work=replace(clicks.scenario.work, ledger=LedgerHook().ledger()))
+    with pytest.raises(LedgerLost):
+        require_agreement(clicks.scenario.work)
     clicks.slshudi(answer("I lost the ledger", "shell")[0])
     assert clicks.slshudi(answer("Is every log in the table", "shell")[0]).startswith("clicks as of")
     assert clicks.scenario.work.ledger.last("clicks", 1)[0].rows == 40
