@@ -20,6 +20,7 @@ from airflow_provider_slshudi import cli
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ForeignWrite, LedgerAhead, LedgerLost, PipelineConflict
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
+from airflow_provider_slshudi.services import metadata
 from airflow_provider_slshudi.services.verification import verify
 from airflow_provider_slshudi.spark.pins import HUDI_PACKAGE, S3_PACKAGE
 from airflow_provider_slshudi.spark.runtime import session_conf
@@ -309,6 +310,22 @@ def test_a_persons_rows_are_deleted_and_not_read_again(quarantining: Clicks) -> 
     proof = verify(clicks.scenario.work, source=True)
     assert proof.ok and (proof.rows, proof.totals.to_dict()["erased"]) == (48, 2)
     assert "nothing is left to read" in clicks.slshudi(answer("How do I backfill", "shell")[0])
+
+
+@pytest.mark.parametrize("waits", [0, 1])
+def test_a_deletion_from_a_table_of_version_6_wants_no_batch_under_way(
+    make_clicks: Callable[..., Clicks], tmp_path: Path, waits: int
+) -> None:
+    table = {"path": f"file://{tmp_path}/lake/clicks", "name": "clicks", "partition": PARTITION, "version": 6}
+    clicks = make_clicks(table=table)
+    if waits:
+        clicks.scenario.prepare_next(40)
+    deletion = answer("How do I delete", "sql")[0].replace("4711", "event-3")
+    clicks.sql(f"SET hoodie.write.table.version=6;{deletion}")
+    clicks.slshudi(answer("How do I delete", "shell")[0])
+    found, _ = metadata.rebuild_metadata(clicks.scenario.by("mend"), only_damaged=True)
+    assert found.lacking == waits and metadata.check_metadata(clicks.scenario.by("check")).ok
+    assert [row["n"] for row in clicks.sql("SELECT count(*) AS n FROM clicks")] == [39]
 
 
 def test_by_hudis_defaults_a_deletion_rolls_back_a_batch_under_way(clicks: Clicks) -> None:
