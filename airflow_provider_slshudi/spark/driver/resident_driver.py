@@ -20,6 +20,8 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
+
 from airflow_provider_slshudi.handover.job_order import Verb
 from airflow_provider_slshudi.handover.messages import Accepted, Ask, Begun, Job, Refused
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
@@ -60,13 +62,33 @@ class Server:
             except TimeoutError:
                 continue
             with connection:
-                fit = self._answer(connection) if os.getppid() == self._jvm else False
+                if self._is_without_jvm():
+                    # The client asks again at once, and finds nobody here.
+                    listener.close()
+                    return
+                fit = self._answer(connection)
             if fit is None:
                 # A client that only looks whether the process stands still is no use of it.
                 continue
             if not fit:
                 return
             last, quota = time.monotonic(), quota - 1
+
+    def _is_without_jvm(self) -> bool:
+        """Whether the JVM has ended: one that was just killed stays our parent until its last thread is gone."""
+        refused = threading.Event()
+
+        def ask() -> None:
+            try:
+                self._gateway.jvm.System.nanoTime()
+            except (OSError, Py4JError):
+                refused.set()
+
+        # One that stands still does not answer: the job's deadline ends it.
+        asking = threading.Thread(target=ask, daemon=True)
+        asking.start()
+        asking.join(_GLANCE_SECONDS)
+        return refused.is_set()
 
     def _answer(self, connection: socket.socket) -> bool | None:
         """Serves one request; whether this process may go on, None if it accepted no request."""

@@ -351,6 +351,16 @@ def test_a_job_that_comes_before_the_interpreter_knows_of_its_jvms_death_is_serv
     assert len(set(told.by)) == 2
 
 
+def test_a_job_that_comes_while_a_killed_jvm_still_ends_is_done_by_another_process(
+    folder: Path, tmp_path: Path
+) -> None:
+    told = Told()
+    told.launcher.run(Verb.OPEN, opening(tmp_path / "a"), {})
+    jvm(folder).kill()
+    told.launcher.run(Verb.OPEN, opening(tmp_path / "b"), {})
+    assert len(Timeline.load(Storage(f"file://{tmp_path / 'b'}")).pending()) == 1
+
+
 def test_after_a_start_that_failed_jobs_have_drivers_of_their_own_for_some_minutes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
