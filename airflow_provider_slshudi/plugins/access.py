@@ -193,8 +193,7 @@ def _viewer(user: GetUserDep, session: SessionDep) -> Viewer:
         return session.scalar(select(DagModel.next_dagrun_create_after).where(DagModel.dag_id == dag_id))
 
     def has_task(dag_id: str, task_id: str) -> bool:
-        dag = SerializedDagModel.get_dag(dag_id, session=session)
-        return dag is not None and dag.has_task(task_id)
+        return bool((dag := SerializedDagModel.get_dag(dag_id, session=session)) and dag.has_task(task_id))
 
     who = frozenset(readable), tagged, reads_logs
     return Viewer(*who, paused_dags, broken_dags, silent, next_run, gone_dags, has_task)

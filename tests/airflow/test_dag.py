@@ -170,8 +170,7 @@ def test_one_dag_does_what_four_do_and_its_schedule_maintains(pipelines: Path, t
     assert {dag.get_task(name).max_active_tis_per_dag for name in alone} == {1}, "as where runs come one at a time"
     write_pipeline(pipelines / "ad_users.yaml", tmp_path / "keyed")
     keyed = operations_dag("ad_users")
-    unproven = "a row of an upsert does not tell which log it is of"
-    assert "verify" not in keyed.task_ids and "source" not in keyed.params, unproven
+    assert "verify" not in keyed.task_ids and "source" not in keyed.params, "a row does not tell which log it is of"
 
 
 @pytest.mark.parametrize(
@@ -232,8 +231,7 @@ def chosen(conf: dict[str, Any], **dag_kwargs: Any) -> list[str]:
     dag = operations_dag("ad_events", **dag_kwargs)
     choose: Any = dag.get_task("choose")
     params = process_params(dag, choose, conf, suppress_exception=False)
-    context = {"params": params, "dag_run": SimpleNamespace(conf=conf), "dag": dag}
-    return [*choose.python_callable(**choose.op_kwargs, **context)]
+    return [*choose.python_callable(**choose.op_kwargs, params=params, dag_run=SimpleNamespace(conf=conf), dag=dag)]
 
 
 def test_the_commit_updates_the_tables_asset(pipelines: Path, tmp_path: Path) -> None:

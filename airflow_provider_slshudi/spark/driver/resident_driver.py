@@ -63,7 +63,7 @@ class Server:
                 continue
             with connection:
                 if self._is_without_jvm():
-                    # The client asks again at once, and finds nobody here.
+                    # The client asks again at once: its socket has to be closed by then.
                     listener.close()
                     return
                 fit = self._answer(connection)
@@ -85,8 +85,7 @@ class Server:
                 refused.set()
 
         # One that stands still does not answer: the job's deadline ends it.
-        asking = threading.Thread(target=ask, daemon=True)
-        asking.start()
+        (asking := threading.Thread(target=ask, daemon=True)).start()
         asking.join(_GLANCE_SECONDS)
         return refused.is_set()
 

@@ -351,9 +351,7 @@ def test_a_job_that_comes_before_the_interpreter_knows_of_its_jvms_death_is_serv
     assert len(set(told.by)) == 2
 
 
-def test_a_job_that_comes_while_a_killed_jvm_still_ends_is_done_by_another_process(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_job_that_comes_while_a_killed_jvm_ends_is_done_by_another(folder: Path, tmp_path: Path) -> None:
     told = Told()
     told.launcher.run(Verb.OPEN, opening(tmp_path / "a"), {})
     jvm(folder).kill()
