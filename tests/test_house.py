@@ -28,7 +28,7 @@ VAGUE = {
     "at",
 }
 MOST = {
-    "lines": 48_000,
+    "lines": 48_010,
     "modules at the top": 4,
     "rooms": 24,
     "files of less than 60 lines": 18,

@@ -74,6 +74,7 @@ def operations_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
         one_at_a_time = {**of_pipeline, "max_active_tis_per_dag": 1}
         _maintain(config, one_at_a_time)
         first = {MAINTENANCE: [*dag.roots], BACKFILL: [_backfill(of_pipeline)]}
+        dag.get_task("batch.append").max_active_tis_per_dag = 1  # as where one backfill runs at a time
         first[REPAIR] = [SlsHudiRepairOperator(task_id=REPAIR, **one_at_a_time, role=REPAIR)]
         if VERIFY in acts:
             first[VERIFY] = [SlsHudiVerifyOperator(task_id=VERIFY, **one_at_a_time)]

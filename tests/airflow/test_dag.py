@@ -166,7 +166,7 @@ def test_one_dag_does_what_four_do_and_its_schedule_maintains(pipelines: Path, t
     asked = dag.params.get_param("act")
     assert asked.value == "maintenance"
     assert asked.schema["enum"] == ["maintenance", "backfill", "verify", *(a.value for a in Act if not a.may_lose)]
-    alone = ("clean", "archive", "cluster", "repair", "verify")
+    alone = ("clean", "archive", "cluster", "repair", "verify", "batch.append")
     assert {dag.get_task(name).max_active_tis_per_dag for name in alone} == {1}, "as where runs come one at a time"
     write_pipeline(pipelines / "ad_users.yaml", tmp_path / "keyed")
     keyed = operations_dag("ad_users")
