@@ -434,7 +434,7 @@ def test_a_commit_does_not_outlive_its_deadline(folder: Path, tmp_path: Path, wh
     started = time.monotonic()
     environment = {**os.environ, **made.environment}
     session = DriverSession("a commit", Verb.COMMIT, heard)
-    assert Resident().run(made.conf, environment, Job(Verb.COMMIT, order), 1.0, session), "it may have begun"
+    assert Resident().run(made.conf, environment, Job(Verb.COMMIT, order), 3.0, session), "it may have begun"
     assert session.failed is not None and not session.done and time.monotonic() - started < 30
     assert "its time was over" in str(session.failed)
     until("the driver ends", lambda: not any(process in drivers(folder) for process in running))
