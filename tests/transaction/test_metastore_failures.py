@@ -282,7 +282,7 @@ def test_a_server_that_takes_no_changes(scenario: Make, points: Path, metastore:
 def test_a_server_whose_rows_somebody_else_keeps_locked(
     scenario: Make, points: Path, metastore: Metastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"{ENGINE}._LOCK_SECONDS", 0.3)
+    monkeypatch.setattr(f"{ENGINE}._LIMITS", "SET LOCAL lock_timeout = '300ms'")
     with ExitStack() as locks:
 
         def lock() -> None:
