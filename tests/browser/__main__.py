@@ -114,7 +114,7 @@ def in_airflow(browser: Browser, found: World, pictures: Path | None) -> list[st
     frame = page.frame_locator("iframe")
     frame.get_by_role("heading", name="Log Pipelines").wait_for(timeout=60_000)
     page.evaluate("localStorage.setItem('i18nextLng', 'zh-CN')")
-    frame.get_by_role("heading", name="日志管道").wait_for(timeout=10_000)
+    frame.get_by_role("heading", name="日志流水线").wait_for(timeout=10_000)
     page.evaluate("localStorage.setItem('i18nextLng', 'en')")
     frame.get_by_role("heading", name="Log Pipelines").wait_for(timeout=10_000)
     page.goto(f"{found.airflow.url}/dags/{WIDE}_tail/plugin/slshudi-dag")

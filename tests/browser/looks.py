@@ -13,9 +13,9 @@ _RULES = {
 }
 _ALLOWED = (
     "DAG DAGs Airflow Hudi Spark Python Instant instant price "
-    "Asia Shanghai GetLogStore ada everything mine_wide plan settle SHARD BEGIN"
+    "Asia Shanghai GetLogStore ada everything mine_wide plan settle SHARD BEGIN timeline fleet"
 )
-"""Words that a Chinese page has: names of products and of this world's pipelines, users and tasks."""
+"""Words that a Chinese page has: names of products and their parts, and of this world's pipelines, users and tasks."""
 _FOREIGN = """(allowed) => {
   const names = new Set(allowed.split(" ")), found = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_ALL);
