@@ -47,20 +47,20 @@ def _run(options: argparse.Namespace) -> int:
     work = work_of(options.pipeline)
     name = work.pipeline.name
     estimate = estimate_backfill(work, request)
-    started = None if options.dry_run or not estimate.groups else _start(_dag_of(name), options.run_id, conf)
+    dag_id = "" if options.dry_run or not estimate.groups else _dag_of(name)
+    started = _start(dag_id, options.run_id, conf) if dag_id else None
     if options.json:
         print_json(options.out, {"pipeline": name, **asdict(estimate), "run": started})
     else:
         _show(options, name, estimate)
-        print(_queued(name, started) if started else "nothing was started", file=options.out)
+        print(_queued(name, dag_id, started) if started else "nothing was started", file=options.out)
     return 0
 
 
-def _queued(name: str, run: str) -> str:
+def _queued(name: str, dag_id: str, run: str) -> str:
     """What becomes of a run that was started, and where its end is told."""
     from airflow.models.dag import DagModel
 
-    dag_id = _dag_of(name)
     dag = DagModel.get_dagmodel(dag_id)
     queued = f"run {run} of {dag_id} is queued"
     if dag is not None and dag.is_paused:
@@ -132,11 +132,10 @@ def _start(dag_id: str, run_id: str | None, conf: dict[str, Any]) -> str:
     from airflow.providers.common.compat.sdk import AirflowException
 
     from airflow_provider_slshudi.exceptions import ConfigError
-    from airflow_provider_slshudi.handover.names import BACKFILL, OPERATIONS
+    from airflow_provider_slshudi.handover.names import BACKFILL, act_params
     from airflow_provider_slshudi.storage.owners import this_user
 
-    if dag_id.endswith(f"_{OPERATIONS}"):
-        conf = {"act": BACKFILL, **conf}
+    conf = {**act_params(dag_id, BACKFILL), **conf}
     try:
         started = get_current_api_client().trigger_dag(
             dag_id=dag_id, run_id=run_id, conf=conf, triggering_user_name=this_user()

@@ -76,7 +76,7 @@ def operations_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
         first = {MAINTENANCE: [*dag.roots], BACKFILL: [_backfill(of_pipeline)]}
         dag.get_task("batch.append").max_active_tis_per_dag = 1  # as where one backfill runs at a time
         first[REPAIR] = [SlsHudiRepairOperator(task_id=REPAIR, **one_at_a_time, role=REPAIR)]
-        if VERIFY in acts:
+        if proof:
             first[VERIFY] = [SlsHudiVerifyOperator(task_id=VERIFY, **one_at_a_time)]
         tasks = {role: [task.task_id for task in heads] for role, heads in first.items()}
         choose = BranchPythonOperator(task_id="choose", python_callable=_chosen, op_kwargs={"tasks": tasks})

@@ -78,6 +78,11 @@ def serving(pipeline: str, role: str, dags: Collection[str], gone_dags: Collecti
     return min((dag for dag in dag_ids if dag in dags), key=gone_dags.__contains__, default=None)
 
 
+def act_params(dag_id: str, act: str) -> dict[str, str]:
+    """The params by which a run of a DAG that `serving` gives is asked for an act: none where it does that alone."""
+    return {"act": act} if dag_id.endswith(f"_{OPERATIONS}") else {}
+
+
 PARAMS_SOURCE = "DAG params"
 """`source` of a ConfigError about what a run was given."""
 

@@ -8,7 +8,7 @@ from fastapi import FastAPI, HTTPException, Request, Response, status
 from fastapi.responses import HTMLResponse
 
 from airflow_provider_slshudi.exceptions import LedgerError, SlsHudiError
-from airflow_provider_slshudi.handover.names import BACKFILL, DRY_RUN, OPERATIONS, VERIFY, Act, serving
+from airflow_provider_slshudi.handover.names import BACKFILL, DRY_RUN, VERIFY, Act, act_params, serving
 from airflow_provider_slshudi.ledger.records import GONE, LIVE, SILENT_AFTER, Kind
 from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.plugins.access import (
@@ -220,7 +220,7 @@ def _pipeline(
     unnamed = findings.unnamed(ledger, name)
     shown |= {"unnamed": unnamed[:KEYS], "more_keys": len(unnamed[KEYS:]), "values": viewer.sees_values(name)}
     roles = {role: serving(name, role, dags, viewer.gone_dags) for role in ("tail", VERIFY)}
-    if (proof := roles[VERIFY]) == f"{name}_{OPERATIONS}" and not viewer.has_task(proof, VERIFY):
+    if (proof := roles[VERIFY]) and act_params(proof, VERIFY) and not viewer.has_task(proof, VERIFY):
         # It is of a table with upserts, which cannot be proven.
         roles[VERIFY] = None
     window = span if span in trends.WINDOWS else SPAN

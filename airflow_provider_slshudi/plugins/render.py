@@ -11,7 +11,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from airflow_provider_slshudi.handover.names import PREFIX
+from airflow_provider_slshudi.handover.names import PREFIX, act_params
 from airflow_provider_slshudi.plugins import charts
 from airflow_provider_slshudi.plugins.language import READER, reader_of, say
 from airflow_provider_slshudi.views import words
@@ -83,7 +83,7 @@ environment = Environment(
     lstrip_blocks=True,
 )
 """The templates' environment."""
-environment.globals |= {"_": say, "none_sign": NONE, "act_labels": words.ACTS}
+environment.globals |= {"_": say, "none_sign": NONE, "act_labels": words.ACTS, "act_params": act_params}
 environment.filters |= {
     "span": _figure(words.span),
     "size": _figure(words.size),

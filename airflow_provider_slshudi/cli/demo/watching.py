@@ -76,9 +76,11 @@ class Watch:
     def _kill_a_committing_driver(self, transactions: list[Transaction]) -> None:
         """Sends SIGKILL to the JVM of a commit whose data is written and recorded."""
         prepared = {item.instant: item for item in transactions if item.state is State.PREPARED}
+        if not prepared:
+            return
         # What it remembers of an earlier look may be another process of the same number.
         psutil.process_iter.cache_clear()
-        for process in psutil.process_iter(["cmdline"]) if prepared else ():
+        for process in psutil.process_iter(["cmdline"]):
             command = process.info["cmdline"] or []
             name = next((word for word in command if word.startswith(f"slshudi {Verb.COMMIT.value} ")), None)
             if name is None or "java" not in command[0]:

@@ -94,7 +94,8 @@ def test_backfills_show_how_far_they_are_and_that_they_are_paused(world: World) 
     page = shown(world, f"/pipelines/{MINE}/backfill")
     assert "0%: 0 of 100 log groups, about 0 B of 100 kB raw, 0 of 1,000 rows" in page.replace("\u00a0", " ")
     assert "It is paused: what is asked for here waits" in page and "No batch of it is under way" in page
-    code = f"from airflow_provider_slshudi.cli.backfill import _queued; print(_queued({MINE!r}, 'run-1'))"
+    asked = f"{MINE!r}, '{MINE}_backfill', 'run-1'"
+    code = f"from airflow_provider_slshudi.cli.backfill import _queued; print(_queued({asked}))"
     environment = world.airflow.environment
     told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
     assert f"the DAG is paused: it begins after `airflow dags unpause {MINE}_backfill`" in told.stdout
