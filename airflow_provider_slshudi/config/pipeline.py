@@ -50,6 +50,7 @@ MOST_FILES = 10_000
 KEY_TYPES = ("string", "int", "bigint")
 """The types of a record key's columns: every writer makes the same text of their values."""
 ORDERING_TYPES = ("int", "bigint", "timestamp")
+TimesInMetastore = Literal["timestamp", "bigint"]
 
 
 class Source(Model):
@@ -140,11 +141,17 @@ class Check(Model):
 
 
 class Catalog(Model):
-    """The Hive metastore that lists the table; `table` is its name there, the table's own unless given."""
+    """The Hive metastore that lists the table.
+
+    Attributes:
+        table: its name there, the table's own unless given.
+        times: the type there of columns of type timestamp; as `bigint` they are microseconds since 1970.
+    """
 
     metastore: Metastore
     database: ColumnName = "default"
     table: ColumnName | None = None
+    times: TimesInMetastore = "timestamp"
 
 
 class Quarantine(Model):

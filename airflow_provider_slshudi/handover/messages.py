@@ -38,8 +38,8 @@ class Job:
     Attributes:
         verb: what it does.
         order: what it works on.
-        secrets: the log service's connection, as environment variables (`SlsConnection.to_env`); empty where the verb
-            needs none, or `keys` stand for it.
+        secrets: the log service's connection by the names of `SlsConnection.to_env`, which are in no environment; empty
+            where the verb needs none, or `keys` stand for it.
         keys: where tasks are told the log service's credentials, JSON of a Place; in cluster mode alone.
     """
 

@@ -56,7 +56,7 @@ class Launcher(Protocol):
         Args:
             verb: what the job does.
             order: what it works on.
-            secrets: the log service's connection, as environment variables; they reach the driver with its order.
+            secrets: the log service's connection, by the names of variables; the driver gets them in its message.
 
         Raises:
             JobFailed: the job failed.

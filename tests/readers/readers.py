@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+from airflow_provider_slshudi.config.pipeline import TimesInMetastore
 from airflow_provider_slshudi.spark import pins
 from airflow_provider_slshudi.spark.packages import environment
 from tests.readers import fetch
@@ -133,9 +134,22 @@ def _spark_hudi(version: str) -> Reader:
     return _of_bundle(f"spark-hudi-{version}", f"Spark 3.5, Hudi {version}", "spark", settings)
 
 
-def _hive(version: str) -> Reader:
-    settings = _spark([f"{_BUNDLE}:{version}"], _hudi_conf)
-    return _of_bundle(f"hive-{version}", f"Hive 2.3, times as bigint, Hudi {version}", "hive", settings)
+def _hive(key: str, title: str, settings: Callable[[Services], Any]) -> tuple[Reader, ...]:
+    """A bundle's input formats, with each type that `catalog.times` can give to times in the metastore."""
+
+    def named(times: str) -> Reader:
+        return _of_bundle(
+            f"{key}-{times}",
+            f"{title}, times as {times}",
+            "hive",
+            lambda services: settings(services) | {"times": times},
+        )
+
+    return tuple(named(times) for times in get_args(TimesInMetastore))
+
+
+def _hive_of(version: str) -> tuple[Reader, ...]:
+    return _hive(f"hive-{version}", f"Hive 2.3, Hudi {version}", _spark([f"{_BUNDLE}:{version}"], _hudi_conf))
 
 
 def _spark_iceberg(version: str) -> Reader:
@@ -177,15 +191,10 @@ READERS: tuple[Reader, ...] = (
     _spark_hudi(pins.HUDI_PACKAGE.rpartition(":")[2]),
     _spark_hudi("1.0.2"),
     _spark_hudi("0.15.0"),
-    _hive(pins.HUDI_PACKAGE.rpartition(":")[2]),
-    _hive("1.0.2"),
-    _hive("0.15.0"),
-    _of_bundle(
-        "presto-hudi-1.0.2",
-        "Presto's bundle of Hudi 1.0.2, times as bigint",
-        "hive",
-        _spark([_PRESTO_BUNDLE], _hudi_conf, fetch.jar),
-    ),
+    *_hive_of(pins.HUDI_PACKAGE.rpartition(":")[2]),
+    *_hive_of("1.0.2"),
+    *_hive_of("0.15.0"),
+    *_hive("presto-hudi-1.0.2", "Presto's bundle of Hudi 1.0.2", _spark([_PRESTO_BUNDLE], _hudi_conf, fetch.jar)),
     Reader("hudi-rs", "hudi-rs 0.5.0", (HUDI,), "hudi_rs", _none),
     Reader("hudi-rs-0.4", "hudi-rs 0.4.0", (HUDI,), "hudi_rs", _none, ("hudi==0.4.0",)),
     Reader("datafusion", "DataFusion 54, hudi-rs 0.5.0", (HUDI,), "datafusion", _none, ("hudi[datafusion]==0.5.0",)),

@@ -32,6 +32,19 @@ for key, value in session_conf("local[2]").items():
 spark = builder.config("spark.hadoop.hive.metastore.uris", sys.argv[1]).getOrCreate()
 print(json.dumps([[list(row) for row in spark.sql(query).collect()] for query in sys.argv[2:]], default=str))
 """
+_HIVE = """
+import json, sys
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+conf = spark._jvm.org.apache.hadoop.hive.conf.HiveConf()
+conf.set("hive.metastore.uris", sys.argv[1])
+client = spark._jvm.org.apache.hadoop.hive.metastore.HiveMetaStoreClient(conf)
+print(json.dumps([
+    {field.getName(): field.getType() for field in client.getTable(*name.split(".")).getSd().getCols()}
+    for name in sys.argv[2:]
+]))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -42,18 +55,32 @@ def metastore() -> Iterator[str]:
 
 def ask(metastore: str, *queries: str) -> list[list[list[Any]]]:
     """What a Spark of its own, which knows nothing but the metastore, answers."""
-    command = [sys.executable, "-c", _READER, metastore, *queries]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    answers: list[list[list[Any]]] = json.loads(done.stdout.splitlines()[-1])
+    answers: list[list[list[Any]]] = run(_READER, metastore, *queries)
     return answers
 
 
-def without_partitions(pipeline: Scenario, name: str) -> Scenario:
-    table = pipeline.work.pipeline.table
-    path = f"{table.path}_{name}"
-    changes = {"partition": None, "name": name, "path": path}
-    flat = pipeline.work.pipeline.model_copy(update={"table": table.model_copy(update=changes), "name": name})
+def types_in_hive(metastore: str, *tables: str) -> list[dict[str, str]]:
+    """Type by column as Hive has it; Spark goes by its own note of the columns."""
+    types: list[dict[str, str]] = run(_HIVE, metastore, *tables)
+    return types
+
+
+def run(program: str, *arguments: str) -> Any:
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def without_partitions(pipeline: Scenario, name: str, **catalog: Any) -> Scenario:
+    table, named = pipeline.work.pipeline.table, pipeline.work.pipeline.catalog
+    assert named is not None
+    changed = {
+        "table": table.model_copy(update={"partition": None, "name": name, "path": f"{table.path}_{name}"}),
+        "catalog": named.model_copy(update=catalog),
+        "name": name,
+    }
+    flat = pipeline.work.pipeline.model_copy(update=changed)
     return replace(pipeline, work=pipeline.by("flat", pipeline=flat))
 
 
@@ -66,7 +93,7 @@ def test_spark_reads_tables_by_name_after_each_sync(scenario: Callable[..., Scen
     pipeline.put(150, first=150)
     pipeline.batch("run-2")
     sync(pipeline.work)
-    flat = without_partitions(pipeline, "flat")
+    flat = without_partitions(pipeline, "flat", times="bigint")
     flat.batch("run-1")
     sync(flat.work)
     counted, by_day, columns, days, in_flat = ask(
@@ -83,6 +110,8 @@ def test_spark_reads_tables_by_name_after_each_sync(scenario: Callable[..., Scen
     assert (types["event_time"], types["rest"]) == ("timestamp", "map<string,string>")
     assert in_flat == [[300]]
     assert days == [[f"event_date=2026-01-0{day}"] for day in (1, 2, 3)]
+    in_hive = types_in_hive(metastore, "lake.ad_events", "lake.flat")
+    assert [types["event_time"] for types in in_hive] == ["timestamp", "bigint"]
 
 
 def test_partitions_have_their_values_however_folders_spell_them(

@@ -29,8 +29,7 @@ def sync(gateway: Gateway, pipeline: Pipeline, catalog: Catalog) -> None:
         f"{_PREFIX}.metastore.uris": catalog.metastore,
         f"{_PREFIX}.database": catalog.database,
         f"{_PREFIX}.table": catalog.table or pipeline.table.name,
-        # Without it timestamps would be numbers to Hive.
-        f"{_PREFIX}.support_timestamp": "true",
+        f"{_PREFIX}.support_timestamp": str(catalog.times == "timestamp").lower(),
     }
     if pipeline.table.partition is None:
         options[f"{_PREFIX}.partition_extractor_class"] = "org.apache.hudi.hive.NonPartitionedExtractor"

@@ -61,7 +61,7 @@ def archive(gateway: Gateway, pipeline: Pipeline) -> None:
 
     Hudi archives only what the metadata table has compacted. It compacts when its client starts a commit, which ours
     never does. So this compacts, cleans and archives the metadata table itself first; in layout 1 only while nothing is
-    pending, see `metadata.require_none_later`.
+    pending, see `metadata_table.require_none_later`.
     """
     tables = pipeline.table.path, f"{pipeline.table.path}/{METADATA_FOLDER}"
     timeline, of_metadata = (Timeline.load(Storage(table)) for table in tables)

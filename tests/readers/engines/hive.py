@@ -23,16 +23,13 @@ _FORMATS = {True: "HoodieParquetRealtimeInputFormat", False: "HoodieParquetInput
 """By whether the table is merge-on-read."""
 _PARTITION_FILE, _NO_VALUE = ".hoodie_partition_metadata", "__HIVE_DEFAULT_PARTITION__"
 _DAY_OF_1970 = date(1970, 1, 1).toordinal()
-_HIVE_TYPES = {"timestamp": "bigint"}
-"""Times are named as numbers here. `catalog` names them `timestamp`: so Hive loses their microseconds with Hudi 1.2.0,
-and with 0.15.0 it stops at a table that has an array, too."""
 
 
 class Hive:
-    """The input formats of one jar, in the JVM of a Spark session."""
+    """The input formats of one jar, in the JVM of a Spark session; `times` is what the metastore calls a timestamp."""
 
-    def __init__(self, session: Any) -> None:
-        self._jvm = session._jvm
+    def __init__(self, session: Any, times: str) -> None:
+        self._jvm, self._hive_types = session._jvm, {"timestamp": times}
         self._conf = session._jsc.hadoopConfiguration()
 
     def count(self, asked: Asked) -> int:
@@ -61,7 +58,9 @@ class Hive:
         mapred = self._jvm.org.apache.hadoop.mapred
         conf = mapred.JobConf(self._conf)
         every = [*META_COLUMNS, *names]
-        types = ":".join(_HIVE_TYPES.get(type_, type_) for type_ in (asked.types.get(name, "string") for name in every))
+        types = ":".join(
+            self._hive_types.get(type_, type_) for type_ in (asked.types.get(name, "string") for name in every)
+        )
         described = {"columns": ",".join(every), "columns.types": types, "partition_columns": partition}
         # Hive's query has the partition's columns last, which its SerDe does not know.
         query = {**described, "columns": f"{described['columns']},{partition}", "columns.types": f"{types}:string"}
@@ -130,6 +129,6 @@ def _plain(value: Any) -> Any:
 def opened(settings: Mapping[str, Any]) -> Iterator[Hive]:
     session = session_of(settings)
     try:
-        yield Hive(session)
+        yield Hive(session, settings["times"])
     finally:
         session.stop()
