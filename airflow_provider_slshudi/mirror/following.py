@@ -88,7 +88,7 @@ class Mirror(Protocol):
     """A table format's metadata over the same base files. Each method that writes makes one snapshot, in one step."""
 
     def place(self) -> Place | None:
-        """Loads the mirror, where a snapshot of another client is left first. None: a comparison of all files is needed."""
+        """Loads the mirror, which leaves a snapshot of another client first; None: all files have to be compared."""
 
     def files(self) -> frozenset[str]:
         """The paths within the table of the files that the newest snapshot names; empty without a mirror. Files of
