@@ -303,6 +303,30 @@ class RangeConflict(LedgerError, TerminalError):
         self.ranges = ranges
 
 
+class ConsumerUnderWay(LedgerError, TransientError):
+    """Another run has taken what the consumer is to be given next. Attributes: consumer, taker (that run)."""
+
+    def __init__(self, message: str, *, pipeline: str, consumer: str, taker: str) -> None:
+        super().__init__(message, pipeline=pipeline)
+        self.consumer, self.taker = consumer, taker
+
+
+class ConsumerFenced(LedgerError, TerminalError):
+    """What a run took for a consumer was taken by another run since. Attribute: consumer."""
+
+    def __init__(self, message: str, *, pipeline: str, consumer: str) -> None:
+        super().__init__(message, pipeline=pipeline)
+        self.consumer = consumer
+
+
+class ConsumerBehind(LedgerError, TerminalError):
+    """Cleaning or archival went past what a consumer has not confirmed. Attributes: consumer, place (its first)."""
+
+    def __init__(self, message: str, *, pipeline: str, consumer: str, place: int) -> None:
+        super().__init__(message, pipeline=pipeline)
+        self.consumer, self.place = consumer, place
+
+
 class ReplayUnderWay(LedgerError, TransientError):
     """Another replay of the pipeline is not decided yet."""
 

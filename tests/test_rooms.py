@@ -44,6 +44,8 @@ ALLOWED: dict[str, set[str]] = {
     # What drivers run; no other room imports it.
     "spark.driver": VOCABULARY | {"sls", "handover", "rows", "hudi", "hudi.files", "hudi.client", "spark"},
     "transaction": VOCABULARY | {"sls", "ledger", "handover", "hudi", "spark"},
+    # What comes behind a commit.
+    "downstream": VOCABULARY | {"ledger", "handover", "hudi", "transaction"},
     "services": VOCABULARY | {"sls", "ledger", "handover", "hudi", "mirror", "spark", "transaction"},
     "repair": VOCABULARY | {"sls", "ledger", "handover", "hudi", "transaction", "services"},
     # What people see.

@@ -404,6 +404,12 @@ class Pipeline(Model):
         return "quarantine" in (self.misfits, bounds and bounds.rule)
 
     @property
+    def lateness(self) -> int | None:
+        """The declared lateness in seconds, by which partitions of event times are complete; None without any."""
+        partition = self.table.partition
+        return partition.lateness_seconds if isinstance(partition, EventTimePartition) else None
+
+    @property
     def promised(self) -> timedelta | None:
         """How soon after their receipt logs are to be in the table; None if the file promises nothing."""
         return None if self.freshness is None else pause(self.freshness)

@@ -94,7 +94,11 @@ class Bounds(Model):
 
 
 class EventTimePartition(Model):
-    """One partition per hour, day or month of a timestamp column, held by the derived string column `name`."""
+    """One partition per hour, day or month of a timestamp column, held by the derived string column `name`.
+
+    With `lateness` the ledger knows which partitions are complete: those of which all logs that the service received
+    until so long after the partition's end are committed.
+    """
 
     by: Literal["event_time"]
     column: str
@@ -102,6 +106,12 @@ class EventTimePartition(Model):
     timezone: Zone = "UTC"
     name: ColumnName = "event_date"
     bounds: Bounds | None = None
+    lateness: Pause | None = None
+
+    @property
+    def lateness_seconds(self) -> int | None:
+        """`lateness` in seconds."""
+        return None if self.lateness is None else int(pause(self.lateness).total_seconds())
 
 
 class FieldPartition(Model):

@@ -205,6 +205,14 @@ class Manifest:
         return sum(done.rows for done in self.ranges)
 
     @property
+    def partitions(self) -> dict[str, int]:
+        """Rows in the table's files, by the path of their partition."""
+        rows = Counter[str]()
+        for stat in self.stats:
+            rows[str(stat["partitionPath"])] += int(stat["numWrites"])
+        return dict(sorted(rows.items()))
+
+    @property
     def quarantined(self) -> int:
         """Rows in the quarantine's files."""
         return rows_of(self.quarantine or [])

@@ -12,10 +12,12 @@ from sqlalchemy import Connection, Engine
 
 from airflow_provider_slshudi.ledger import (
     audit_log,
+    consumer_rows,
     lease,
     models,
     new_keys,
     overview,
+    partition_rows,
     pipeline_rows,
     reads,
     registration,
@@ -346,6 +348,7 @@ class Ledger:
     coverage = _reading(reads.coverage)
     reserved = _reading(reads.reserved)
     pipelines = _reading(reads.pipelines)
+    registered = _reading(reads.registered)
     shards = _reading(reads.shards)
     density = _reading(reads.density)
     recorded = _reading(reads.recorded)
@@ -361,6 +364,21 @@ class Ledger:
             reads.lock_pipeline(connection, pipeline)
             return audit(connection, pipeline)
 
+    save_look = _writing(partition_rows.save_look)
+    fold = _writing(partition_rows.fold)
+    partitions = _reading(partition_rows.partitions)
+    completions = _reading(partition_rows.completions)
+    proof = _reading(partition_rows.proof)
+    progress = _reading(partition_rows.progress)
+    consumers = _reading(consumer_rows.consumers)
+    consumer = _reading(consumer_rows.consumer)
+    newest = _reading(consumer_rows.newest)
+    commits = _reading(consumer_rows.commits)
+    subscribe = _writing(consumer_rows.subscribe)
+    take = _writing(consumer_rows.take)
+    confirm = _writing(consumer_rows.confirm)
+    move = _writing(consumer_rows.move)
+    forget = _writing(consumer_rows.forget)
     gaps = _reading(reads.gaps)
     replays = _reading(reads.replays)
     events = _reading(reads.events)

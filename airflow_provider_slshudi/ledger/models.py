@@ -69,7 +69,9 @@ metadata = MetaData(
         "pk": "%(table_name)s_pkey",
     }
 )
-# `accepted`: other clients' writes up to this time (Hudi's completion time) are known and meant to be there.
+# `accepted`: other clients' writes up to this time (Hudi's completion time) are known and meant to be there. `looked`
+# is the service's time (unix seconds) of the newest list of shards; `folded` the place up to which `partitions` know
+# what was committed; see `partition_rows`.
 pipelines = Table(
     f"{PREFIX}pipeline",
     metadata,
@@ -77,6 +79,8 @@ pipelines = Table(
     Column("source", String(PATH_LENGTH), nullable=False),
     Column("base_path", String(PATH_LENGTH), nullable=False, unique=True),
     Column("accepted", String(32)),
+    Column("looked", BigInteger),
+    Column("folded", BigInteger),
     Column("created", UtcTime, nullable=False),
     **_MYSQL,
 )
@@ -126,6 +130,7 @@ shards = Table(
     Column("bytes_per_group", Float),
     Column("rows_per_group", Float),
     Column("unread_since", BigInteger),
+    Column("marks", JSON(none_as_null=True)),
     **_MYSQL,
 )
 # What a look at the service's shards told of all of them together; see `records.BacklogSample`.
@@ -213,7 +218,10 @@ transactions = Table(
     Column("completed", String(32)),
     Column("order_digest", String(64)),
     Column("values_until", UtcTime),
+    Column("partitions", JSON(none_as_null=True)),
+    Column("place", BigInteger),
     UniqueConstraint("pipeline", "instant"),
+    UniqueConstraint("pipeline", "place"),
     Index(None, "pipeline", "id"),
     Index(None, "pipeline", "state", "id"),
     Index(None, "pipeline", "completed"),
@@ -286,6 +294,63 @@ deeds = Table(
     Column("result", Text),
     Column("about", JSON(none_as_null=True)),
     Index(None, "pipeline", "id"),
+    **_MYSQL,
+)
+
+
+# Who computes on the table next, and how far that consumer has come; see `records.Consumer`.
+consumers = Table(
+    f"{PREFIX}consumer",
+    metadata,
+    _pipeline(),
+    Column("name", String(NAME_LENGTH), primary_key=True, nullable=False),
+    Column("of", String(16), nullable=False),
+    Column("confirmed", BigInteger, nullable=False),
+    Column("taken", BigInteger),
+    Column("nonce", String(32)),
+    Column("taker", String(RUN_LENGTH + NAME_LENGTH)),
+    Column("process", String(NAME_LENGTH)),
+    Column("hold", Integer, nullable=False),
+    Column("created", UtcTime, nullable=False),
+    Column("changed", UtcTime, nullable=False),
+    **_MYSQL,
+)
+# A partition of event times; see `records.PartitionRow`.
+partitions = Table(
+    f"{PREFIX}partition",
+    metadata,
+    _pipeline(),
+    Column("value", String(32), primary_key=True, nullable=False),
+    Column("begin", BigInteger, nullable=False),
+    Column("end", BigInteger, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("commits", Integer, nullable=False),
+    Column("times", Integer, nullable=False),
+    Column("gaps", Integer, nullable=False),
+    Column("place", BigInteger, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("opened", BigInteger, nullable=False),
+    Column("completed", UtcTime),
+    Index(None, "pipeline", "state"),
+    Index(None, "pipeline", "begin"),
+    **_MYSQL,
+)
+# Each time that a partition became complete, in this order; see `records.Completion`.
+completions = Table(
+    f"{PREFIX}completion",
+    metadata,
+    _pipeline(),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("value", String(32), nullable=False),
+    Column("times", Integer, nullable=False),
+    Column("place", BigInteger, nullable=False),
+    Column("rows", BigInteger, nullable=False),
+    Column("gaps", Integer, nullable=False),
+    Column("watermark", BigInteger, nullable=False),
+    Column("proof", _BLOB, nullable=False),
+    Column("at", UtcTime, nullable=False),
+    Index(None, "pipeline", "value"),
     **_MYSQL,
 )
 

@@ -16,6 +16,7 @@ from sqlalchemy import (
     Row,
     Select,
     bindparam,
+    func,
     literal,
     null,
     select,
@@ -119,6 +120,14 @@ def pipelines(connection: Connection) -> list[LedgerPipeline]:
     return [LedgerPipeline(*row) for row in connection.execute(query)]
 
 
+def registered(connection: Connection, pipeline: str) -> datetime:
+    """When a pipeline was registered (UTC); raises LedgerError if it is not."""
+    require_known(connection, pipeline)
+    table = models.pipelines.c
+    moment: datetime = connection.execute(select(table.created).where(table.name == pipeline)).scalar_one()
+    return moment
+
+
 def lock_pipeline(connection: Connection, pipeline: str) -> None:
     """Makes this SQL transaction the only one that plans or covers ranges of the pipeline (SQLite: that writes).
 
@@ -137,7 +146,7 @@ def require_known(connection: Connection, pipeline: str, lock: bool = False) -> 
 
 def find(connection: Connection, id: str) -> Transaction | None:
     """The transaction, None where the ledger surely has none."""
-    return next(iter(_all(connection, select(_transactions).where(_transactions.c.id == id))), None)
+    return next(iter(transactions_of(connection, select(_transactions).where(_transactions.c.id == id))), None)
 
 
 def get(connection: Connection, id: str) -> Transaction:
@@ -151,7 +160,9 @@ def get(connection: Connection, id: str) -> Transaction:
 def live(connection: Connection, pipeline: str) -> list[Transaction]:
     """Transactions that are neither committed nor aborted, oldest first."""
     # Sorted here: with ORDER BY, SQLite walks the whole history by id instead of looking up the states.
-    return sorted(_all(connection, select(_transactions).where(*_is_live(pipeline))), key=lambda found: found.id)
+    return sorted(
+        transactions_of(connection, select(_transactions).where(*_is_live(pipeline))), key=lambda found: found.id
+    )
 
 
 def has_written(connection: Connection, pipeline: str) -> bool:
@@ -174,7 +185,7 @@ def last(
         query = query.where(_transactions.c.state == state.value)
     if since is not None:
         query = query.where(*_changed_since(since))
-    return _all(connection, query.order_by(_transactions.c.id.desc()).limit(limit))
+    return transactions_of(connection, query.order_by(_transactions.c.id.desc()).limit(limit))
 
 
 def history(connection: Connection, pipeline: str, limit: int, before: str | None = None) -> list[Past]:
@@ -182,7 +193,7 @@ def history(connection: Connection, pipeline: str, limit: int, before: str | Non
     query = select(_transactions).where(_transactions.c.pipeline == pipeline)
     if before is not None:
         query = query.where(_transactions.c.id < before)
-    transactions = _all(connection, query.order_by(_transactions.c.id.desc()).limit(limit))
+    transactions = transactions_of(connection, query.order_by(_transactions.c.id.desc()).limit(limit))
     events_by_id = _events(connection, [item.id for item in transactions])
     return [Past(item, events_by_id[item.id]) for item in transactions]
 
@@ -190,7 +201,7 @@ def history(connection: Connection, pipeline: str, limit: int, before: str | Non
 def by_instant(connection: Connection, pipeline: str, instant: str) -> Transaction | None:
     """The transaction that opened `instant`."""
     query = select(_transactions).where(_transactions.c.pipeline == pipeline, _transactions.c.instant == instant)
-    return next(iter(_all(connection, query)), None)
+    return next(iter(transactions_of(connection, query)), None)
 
 
 def of_run(connection: Connection, pipeline: str, dag_id: str, run_id: str, airflow: str) -> Transaction | None:
@@ -205,10 +216,16 @@ def of_run(connection: Connection, pipeline: str, dag_id: str, run_id: str, airf
     """
     query = select(_transactions).where(_transactions.c.run_id == run_id, _transactions.c.dag_id == dag_id)
     query = query.where(_transactions.c.pipeline == pipeline).order_by(_transactions.c.id.desc())
-    transactions = {item.id: item for item in _all(connection, query)}
+    transactions = {item.id: item for item in transactions_of(connection, query)}
     names = {id_: airflow_of(connection, id_) for id_ in transactions}
     own = [id_ for name in (airflow, "") for id_ in transactions if names[id_] == name]
     return transactions[own[0]] if own else None
+
+
+def last_place(connection: Connection, pipeline: str) -> int:
+    """The place of the newest commit that the ledger heard of; 0: there is none."""
+    query = select(func.max(_transactions.c.place)).where(_transactions.c.pipeline == pipeline)
+    return int(connection.execute(query).scalar() or 0)
 
 
 def last_shard(connection: Connection, pipeline: str, kind: Kind) -> int | None:
@@ -238,7 +255,7 @@ def latest_committed(connection: Connection, pipeline: str) -> Transaction | Non
     """The transaction with the latest completion time."""
     completed = _transactions.c.completed
     query = select(_transactions).where(_transactions.c.pipeline == pipeline, completed.is_not(None))
-    return next(iter(_all(connection, query.order_by(completed.desc()).limit(1))), None)
+    return next(iter(transactions_of(connection, query.order_by(completed.desc()).limit(1))), None)
 
 
 def ranges(connection: Connection, id: str) -> list[Range]:
@@ -348,7 +365,9 @@ def packed(connection: Connection, pipeline: str) -> Iterator[StoredRange]:
 def replays(connection: Connection, pipeline: str) -> list[Transaction]:
     """The pipeline's replays that were not aborted, oldest first."""
     query = select(_transactions).where(_transactions.c.pipeline == pipeline, _transactions.c.kind == Kind.REPLAY.value)
-    return _all(connection, query.where(_transactions.c.state != State.ABORTED.value).order_by(_transactions.c.id))
+    return transactions_of(
+        connection, query.where(_transactions.c.state != State.ABORTED.value).order_by(_transactions.c.id)
+    )
 
 
 def _events(connection: Connection, ids: Sequence[str]) -> dict[str, list[Event]]:
@@ -386,7 +405,8 @@ def _is_live(pipeline: str) -> tuple[Any, Any]:
     return _transactions.c.pipeline == pipeline, _transactions.c.state.in_([state.value for state in LIVE])
 
 
-def _all(connection: Connection, query: Select[Any]) -> list[Transaction]:
+def transactions_of(connection: Connection, query: Select[Any]) -> list[Transaction]:
+    """The transactions of a query for all their columns."""
     fields = (dict(row) for row in connection.execute(query).mappings())
     return [Transaction(**(row | {"kind": Kind(row["kind"]), "state": State(row["state"])})) for row in fields]
 

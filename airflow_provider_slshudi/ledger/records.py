@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
+from airflow_provider_slshudi.planning.periods import Period
 from airflow_provider_slshudi.planning.ranges import Density, Range
 
 
@@ -357,6 +358,8 @@ class Transaction:
     the process whose step works, or worked when it died, on it (`system.processes.this_process`); None between two
     steps.
     `values_until` is when the values of logs in the manifest expire; None where it has none.
+    `partitions` are rows by the path of each partition that it writes to; None where that is not known, or there are
+    none. `place` is its place in the order in which the ledger heard of commits: 1, 2, 3 ... of each pipeline.
     `order_digest` is the SHA-256 of the append's order, from OPEN on; None where a rebuild of the ledger wrote the row.
     """
 
@@ -379,6 +382,143 @@ class Transaction:
     completed: str | None
     order_digest: str | None = None
     values_until: datetime | None = None
+    partitions: Mapping[str, int] | None = field(default=None, repr=False)
+    place: int | None = None
+
+
+class PartitionState(str, Enum):
+    """How far a partition of event times is; PARTIAL: it began before the pipeline's duty did, so it is never whole."""
+
+    OPEN = "open"
+    COMPLETE = "complete"
+    REOPENED = "reopened"
+    PARTIAL = "partial"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """A partition of event times, as far as commits and looks are folded into it.
+
+    Attributes:
+        begin, end: its event times, half-open, in unix seconds.
+        rows: rows that batches wrote to it; of an upsert more than it has.
+        commits: how many batches wrote to it.
+        times: how often it became complete.
+        gaps: how many ranges of logs that the service had dropped were recorded while it was open.
+        place: of the last commit that wrote to it; 0: none did.
+        kind: of that commit.
+        opened: the service's time (unix seconds) up to which all has to be committed before it is complete again.
+        completed: when it became complete last (UTC).
+    """
+
+    value: str
+    begin: int
+    end: int
+    state: PartitionState
+    rows: int
+    commits: int
+    times: int
+    gaps: int
+    place: int
+    kind: Kind
+    opened: int
+    completed: datetime | None
+
+    @classmethod
+    def empty(cls, period: Period, since: int | None) -> PartitionRow:
+        """A partition that no commit has written to; `since`: see `PartitionState.PARTIAL`."""
+        state = PartitionState.PARTIAL if since is not None and period.begin < since else PartitionState.OPEN
+        return cls(period.value, period.begin, period.end, state, 0, 0, 0, 0, 0, Kind.TAIL, 0, None)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it may yet become complete."""
+        return self.state in (PartitionState.OPEN, PartitionState.REOPENED)
+
+    def written(self, rows: int, place: int, kind: Kind, looked: int) -> PartitionRow:
+        """After a commit of so many rows; a complete one is open again."""
+        was_complete = self.state is PartitionState.COMPLETE
+        return replace(
+            self,
+            rows=self.rows + rows,
+            commits=self.commits + 1,
+            place=place,
+            kind=kind,
+            state=PartitionState.REOPENED if was_complete else self.state,
+            opened=looked if was_complete else self.opened,
+        )
+
+    def lost(self, ranges: int) -> PartitionRow:
+        """After a commit that recorded gaps, whose logs may have been its own."""
+        return replace(self, gaps=self.gaps + ranges)
+
+    def is_complete(self, watermark: int, lateness: int) -> bool:
+        """Whether all is committed that the service received until the end and the declared lateness, in seconds."""
+        return self.is_awaited and watermark >= max(self.end + lateness, self.opened)
+
+    def complete(self, at: datetime) -> PartitionRow:
+        """Once it is complete."""
+        return replace(self, state=PartitionState.COMPLETE, times=self.times + 1, completed=at)
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A partition became complete; `number` counts these of a pipeline.
+
+    Attributes:
+        times: the how manieth time of this partition.
+        place: the last commit that is in it, of all of the pipeline's.
+        gaps: see `PartitionRow`.
+        watermark: all logs that the service received before it (unix seconds) are committed.
+        at: when that was known (UTC).
+    """
+
+    number: int
+    value: str
+    times: int
+    place: int
+    rows: int
+    gaps: int
+    watermark: int
+    at: datetime
+
+
+class Feed(str, Enum):
+    """What a consumer is given one after the other."""
+
+    COMMITS = "commits"
+    PARTITIONS = "partitions"
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """Who computes on a table next, and how far that consumer has come.
+
+    Attributes:
+        of: what it is given: commits by their place, or completions of partitions by their number.
+        confirmed: all up to this one are done.
+        taken: all up to this one are given, and not confirmed yet; None: nothing is.
+        nonce: of what is taken now; only who has it confirms.
+        taker: the run that took it, as text; `process` the process in which it did.
+        hold: for how many seconds cleaning and archival wait for it.
+    """
+
+    pipeline: str
+    name: str
+    of: Feed
+    confirmed: int
+    taken: int | None
+    nonce: str | None
+    taker: str | None
+    process: str | None
+    hold: int
+    created: datetime
+    changed: datetime
+
+    @property
+    def key(self) -> str:
+        """What is taken, as a text that is the same each time it is given: for sinks that keep what they have."""
+        return f"{self.pipeline}/{self.name}/{self.confirmed + 1}-{self.taken}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,7 +541,10 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """A committed transaction as the table's commit tells it; `totals` has each of `ranges` but gaps."""
+    """A committed transaction as the table's commit tells it; `totals` has each of `ranges` but gaps.
+
+    `partitions` is as a `Transaction` has it.
+    """
 
     id: str
     kind: Kind
@@ -411,6 +554,7 @@ class CommittedBatch:
     run_id: str
     ranges: tuple[Range, ...]
     totals: tuple[RangeTotals, ...]
+    partitions: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,7 @@ def _correct(connection: Connection, known: LedgerPipeline, wanted: LedgerPipeli
     if known.source != wanted.source:
         for source_table in (models.shards, models.sightings, models.unnamed_keys):
             connection.execute(delete(source_table).where(source_table.c.pipeline == wanted.name))
+        connection.execute(update(table).where(table.c.name == wanted.name).values(looked=None))
     if known.table != wanted.table:
         connection.execute(delete(models.timelines).where(models.timelines.c.pipeline == wanted.name))
 
@@ -111,7 +112,8 @@ def _forget(connection: Connection, pipeline: str) -> None:
     for table in (models.events, models.ranges, models.packed):
         connection.execute(delete(table).where(table.c.transaction_id.in_(mine)))
     owned = (models.transactions, models.coverage, models.shards, models.leases, models.service_leases)
-    for table in (*owned, models.dags, models.sightings, models.timelines, models.troubles, models.unnamed_keys):
+    beside = (models.dags, models.sightings, models.timelines, models.troubles, models.unnamed_keys)
+    for table in (*owned, *beside, models.consumers, models.partitions, models.completions):
         connection.execute(delete(table).where(table.c.pipeline == pipeline))
     connection.execute(delete(models.pipelines).where(models.pipelines.c.name == pipeline))
 

@@ -43,6 +43,7 @@ def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBa
             found=live.state.value,
             wanted="COMMITTED or ABORTED",
         )
+    places = _places(connection, pipeline)
     mine = select(models.transactions.c.id).where(models.transactions.c.pipeline == pipeline)
     # No process tells of a transaction between the deletion of its events and its own.
     connection.execute(mine.with_for_update())
@@ -51,8 +52,13 @@ def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBa
     for table in (models.transactions, models.coverage):
         connection.execute(delete(table).where(table.c.pipeline == pipeline))
     _begin_shards(connection, pipeline, batches, kept)
-    for batch in batches:
-        _insert(connection, pipeline, batch)
+    last = max(places.values(), default=0)
+    for batch in sorted(batches, key=lambda batch: batch.completed):
+        # Consumers have come as far as these places; what the ledger had not heard of follows.
+        place = places.get(batch.instant)
+        if place is None:
+            last = place = last + 1
+        _insert(connection, pipeline, batch, place)
     cover(connection, pipeline, [item for batch in batches for item in batch.ranges])
 
 
@@ -84,11 +90,19 @@ def _joined(known: LedgerShard, told: LedgerShard) -> LedgerShard:
     return replace(known, status=status, first=min(known.first, told.first), end=later(known.end, told.end))
 
 
-def _insert(connection: Connection, pipeline: str, batch: CommittedBatch) -> None:
+def _places(connection: Connection, pipeline: str) -> dict[str, int]:
+    """The place of each commit that the ledger knows, by its instant."""
+    table = models.transactions.c
+    query = select(table.instant, table.place).where(table.pipeline == pipeline, table.place.is_not(None))
+    return {instant: place for instant, place in connection.execute(query)}
+
+
+def _insert(connection: Connection, pipeline: str, batch: CommittedBatch, place: int) -> None:
     moment, read = now(connection), {item.range: item for item in batch.totals}
     row: dict[str, Any] = {"id": batch.id, "pipeline": pipeline, "kind": batch.kind.value, "token": 1}
     row |= {"state": State.COMMITTED.value, "instant": batch.instant, "completed": batch.completed}
     row |= {"dag_id": batch.dag_id, "run_id": batch.run_id, "created": moment, "changed": moment, "heartbeat": moment}
+    row |= {"place": place, "partitions": batch.partitions}
     row |= {"rows": sum(item.rows for item in batch.totals), "bytes": sum(item.bytes for item in batch.totals)}
     connection.execute(insert(models.transactions).values(row))
     ranges = []

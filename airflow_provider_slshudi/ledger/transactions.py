@@ -178,6 +178,7 @@ def prepared(
     gaps: Sequence[Range] = (),
     released: Sequence[Range] = (),
     values_kept: timedelta | None = None,
+    partitions: Mapping[str, int] | None = None,
 ) -> Transaction:
     """OPEN -> PREPARED: the data is written.
 
@@ -189,6 +190,7 @@ def prepared(
         gaps: parts of planned ranges that are gaps now.
         released: parts of planned ranges that are not the transaction's any more.
         values_kept: for how long the manifest's examples may have values of logs; None where they have none.
+        partitions: rows by the path of each partition that the batch writes to; None of a table without any.
 
     Raises:
         LedgerError: the manifest is no JSON, or the totals are not those of the ranges.
@@ -199,7 +201,8 @@ def prepared(
         raise LedgerError(f"transaction {id}: its manifest is no JSON: {error}", transaction=id) from error
     rows, bytes_ = sum(item.rows for item in totals), sum(item.bytes for item in totals)
     until = None if values_kept is None or not stored.get(EXAMPLES) else now(connection) + values_kept
-    values = {"manifest": stored, "rows": rows, "bytes": bytes_, "values_until": until}
+    touched = None if partitions is None else dict(partitions)
+    values = {"manifest": stored, "rows": rows, "bytes": bytes_, "values_until": until, "partitions": touched}
 
     def store(_: Transaction) -> None:
         reach(Point.RECORD_HALF)
@@ -268,6 +271,8 @@ def committed(
         reads.lock_pipeline(connection, transaction.pipeline)
         cover(connection, transaction.pipeline, reads.ranges(connection, id))
         learn_density(connection, transaction.pipeline, reads.totals(connection, id))
+        place = reads.last_place(connection, transaction.pipeline) + 1
+        connection.execute(update(_transactions).where(_transactions.c.id == id).values(place=place))
 
     values = {"completed": completed}
     return _change(connection, id, token, State.COMMITTED, values, values | dict(more), settle)

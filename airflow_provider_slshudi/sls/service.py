@@ -27,6 +27,7 @@ PULL_GROUPS = 1000
 class LogService:
     """The shards and log groups of one logstore. Does not pickle: its credentials must not travel with tasks.
 
+    `listed` is the service's time (unix seconds) when it last listed its shards; None where it told none.
     `patience` says how long a call is repeated before it raises SourceUnavailable, SourceThrottled or SourceCorrupt;
     `compression` is asked for in pulls; `credentials` are kept for several services, in place of the connection's own.
     Every call also raises SourceRefused, and ConfigError where it gets no credentials.
@@ -49,6 +50,7 @@ class LogService:
         self.patience, self.compression = patience, compression
         self._credentials = credentials or Keeper(connection.provider())
         self._transport = Transport(connection, project)
+        self.listed: int | None = None
 
     def __repr__(self) -> str:
         return f"LogService({self.connection!r}, {self.project!r}, {self.logstore!r})"
@@ -66,7 +68,13 @@ class LogService:
 
         https://www.alibabacloud.com/help/en/sls/developer-reference/api-sls-2020-12-30-listshards
         """
-        return self._call("list the shards", None, None, {}, answers.shards)
+
+        def believe(answer: Answer) -> list[Shard]:
+            date = answers.date(answer)
+            self.listed = None if date is None else int(date)
+            return answers.shards(answer)
+
+        return self._call("list the shards", None, None, {}, believe)
 
     def logstores(self) -> list[str]:
         """The names of the project's logstores, sorted: at most 500 of them, for a person to choose from.

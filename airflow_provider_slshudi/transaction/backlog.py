@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from airflow_provider_slshudi.exceptions import ConfigError, LedgerError, SourceError, SourceRefused
 from airflow_provider_slshudi.ledger.records import GONE, BacklogSample, LedgerShard
 from airflow_provider_slshudi.planning.ranges import Density, Range, by_shard
+from airflow_provider_slshudi.planning.watermark import Mark
 from airflow_provider_slshudi.planning.windows import estimate, reach_of, unread
 from airflow_provider_slshudi.sls.faults import PERSON
 from airflow_provider_slshudi.sls.service import LogService
@@ -62,11 +63,19 @@ def first_unread(left: Sequence[Range]) -> dict[int, int]:
 
 
 _log = logging.getLogger(__name__)
+SERVICE_CLOCKS_SECONDS = 5
+"""How far the clocks of the service's machines may differ."""
 _RETENTION_STAYS = timedelta(hours=1)
 """How long the answer to "how long are logs kept" counts; it changes by hand, and costs a request."""
 
 
-def look(work: Work, shards: Iterable[LedgerShard], before: Mapping[int, LedgerShard], at: datetime) -> int | None:
+def look(
+    work: Work,
+    shards: Iterable[LedgerShard],
+    before: Mapping[int, LedgerShard],
+    at: datetime,
+    listed: int | None,
+) -> int | None:
     """Keeps what the `shards` say of the pipeline, and never fails: a plan does not depend on figures.
 
     Returns `BacklogSample.unread_since`.
@@ -77,11 +86,12 @@ def look(work: Work, shards: Iterable[LedgerShard], before: Mapping[int, LedgerS
     Args:
         before: the shards as the ledger had them until now.
         at: a time before the shards' ends were asked: what came later is younger.
+        listed: the service's time (unix seconds) when it listed its shards; None where it told none.
     """
     try:
         service = work.connect()
         service.patience = PERSON
-        return _look(work, service, shards, before, at)
+        return _look(work, service, shards, before, at, listed)
     except (SourceError, ConfigError, LedgerError) as error:
         _log.warning("what this plan saw of the service is not kept: %s", error)
         return None
@@ -93,6 +103,7 @@ def _look(
     shards: Iterable[LedgerShard],
     before: Mapping[int, LedgerShard],
     now: datetime,
+    listed: int | None,
 ) -> int | None:
     name = work.pipeline.name
     last = next(iter(work.ledger.backlog_samples(name, 1)), None)
@@ -103,7 +114,11 @@ def _look(
     current_backlog = backlog(shard_ends, work.ledger.coverage(name), work.ledger.density(name))
     # What came after the look before is younger than that, which is too little to say where a freshness is promised.
     looked = None if last is None or work.pipeline.promised is not None else last.at
-    since = _since(service, shard_ends, first_unread(current_backlog.unread), looked)
+    first_cursors = first_unread(current_backlog.unread)
+    since = _since(service, shard_ends, first_cursors, looked)
+    if work.pipeline.lateness is not None and listed is not None:
+        safely = listed - SERVICE_CLOCKS_SECONDS
+        work.ledger.save_look(name, safely, _marks(shard_ends, first_cursors, since, looked, safely))
     ages = [moment for moment in since.values() if moment is not None]
     sighting = BacklogSample(
         now,
@@ -117,6 +132,31 @@ def _look(
     )
     work.ledger.save_backlog_sample(name, sighting, {item.shard: since.get(item.shard) for item in shard_ends})
     return sighting.unread_since
+
+
+def _marks(
+    shards: Iterable[Seen],
+    unread: Mapping[int, int],
+    since: Mapping[int, int | None],
+    looked: datetime | None,
+    listed: int,
+) -> dict[int, list[Mark]]:
+    """What a look tells of each shard's receive times: by its end, and by its first unread log where it was asked.
+
+    Args:
+        shards: as they were seen.
+        unread: the first unread cursor of each.
+        since: when its log was received, see `_since`.
+        looked: the `last` of `_since`, whose time is the ledger's.
+        listed: the service's time before these ends were asked.
+    """
+    marks = {shard.shard: [Mark(shard.end, listed)] for shard in shards}
+    for shard in shards:
+        received, cursor = since.get(shard.shard), unread.get(shard.shard)
+        was_asked = looked is None or shard.before is None or (cursor is not None and cursor < shard.before)
+        if cursor is not None and received is not None and was_asked:
+            marks[shard.shard].append(Mark(cursor, received))
+    return marks
 
 
 @dataclass(frozen=True)

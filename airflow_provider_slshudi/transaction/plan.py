@@ -432,7 +432,7 @@ def _refreshed(
         saved_shards = [replace(shard, status=LATE) if shard.id in late else shard for shard in present_shards]
         work.ledger.save_shards(name, [*saved_shards, *gone_shards])
         reach(Point.PLAN_SHARDS_SAVED)
-        since = backlog.look(work, present_shards, ledger_shards, asked_at)
+        since = backlog.look(work, present_shards, ledger_shards, asked_at, service.listed)
     takes_logs = frozenset(id_ for id_, shard in listed_shards.items() if shard.status == _OPEN)
     return _Shards(present_shards, ends, takes_logs, gone_shards, late, since)
 

@@ -187,7 +187,8 @@ def record(work: Work, id_: str, token: int) -> Transaction:
             facts |= {"lost": [str(item) for item in lost]} if lost else {}
             gaps, released = ([], lost) if lost and reads_what_is_there(work, transaction) else (lost, [])
             values_kept = work.pipeline.values_kept or _LENGTHS_KEPT
-            recorded = work.ledger.prepared(id_, token, facts, totals, gaps, released, values_kept)
+            partitions = None if work.pipeline.table.partition is None else manifest.partitions
+            recorded = work.ledger.prepared(id_, token, facts, totals, gaps, released, values_kept, partitions)
             reach(Point.RECORD_TOLD)
         keep(work, recorded, manifest.unnamed)
         return recorded

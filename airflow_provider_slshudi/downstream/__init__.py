@@ -1,0 +1,1 @@
+"""What comes behind a commit: consumers, which get every commit once, and partitions that are complete."""

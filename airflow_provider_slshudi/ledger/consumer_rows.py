@@ -1,0 +1,195 @@
+"""Consumers of a table and their places, on a connection: what is taken, and what is confirmed."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+
+from airflow_provider_slshudi.exceptions import ConsumerFenced, ConsumerUnderWay, LedgerError
+from airflow_provider_slshudi.ledger import models, partition_rows, reads
+from airflow_provider_slshudi.ledger.engine import now
+from airflow_provider_slshudi.ledger.records import Consumer, Feed, Transaction
+from airflow_provider_slshudi.system.processes import this_process
+
+_consumers, _transactions = models.consumers, models.transactions
+_CONSUMER = models.columns(_consumers, Consumer)
+
+
+def commits(connection: Connection, pipeline: str, after: int, until: int) -> list[Transaction]:
+    """The committed transactions with places (after, until], in order, with their manifests."""
+    table = _transactions.c
+    query = select(_transactions).where(table.pipeline == pipeline, table.place > after, table.place <= until)
+    return reads.transactions_of(connection, query.order_by(table.place))
+
+
+def newest(connection: Connection, pipeline: str, of: Feed) -> int:
+    """The place of the newest commit, or the number of the newest completion."""
+    newest_of = reads.last_place if of is Feed.COMMITS else partition_rows.last_number
+    return newest_of(connection, pipeline)
+
+
+def consumers(connection: Connection, pipeline: str | None = None) -> list[Consumer]:
+    """The consumers of a pipeline, or of all, by name."""
+    query = select(*_CONSUMER).order_by(_consumers.c.pipeline, _consumers.c.name)
+    return _all(connection, query if pipeline is None else query.where(_consumers.c.pipeline == pipeline))
+
+
+def consumer(connection: Connection, pipeline: str, name: str) -> Consumer | None:
+    """The consumer; None where there is none of that name."""
+    return next(iter(_all(connection, select(*_CONSUMER).where(_is(pipeline, name)))), None)
+
+
+def subscribe(connection: Connection, pipeline: str, name: str, of: Feed, after: int | None, hold: int) -> Consumer:
+    """Adds a consumer where there is none of that name, and sets for how long services wait for it.
+
+    Args:
+        connection: of a writing transaction.
+        pipeline: its name.
+        name: the consumer's.
+        of: what it is given.
+        after: the place or number after which it begins; None: after the newest.
+        hold: seconds.
+
+    Raises:
+        LedgerError: one of that name is given something else; or `after` is no place.
+    """
+    reads.lock_pipeline(connection, pipeline)
+    there = consumer(connection, pipeline, name)
+    if there is not None:
+        if there.of is not of:
+            raise LedgerError(
+                f"pipeline {pipeline}: consumer {name} is given {there.of.value}, not {of.value}: choose another name",
+                pipeline=pipeline,
+            )
+        if there.hold != hold:
+            connection.execute(update(_consumers).where(_is(pipeline, name)).values(hold=hold))
+        return _get(connection, pipeline, name)
+    last, moment = newest(connection, pipeline, of), now(connection)
+    row = {"pipeline": pipeline, "name": name, "of": of.value, "hold": hold, "created": moment, "changed": moment}
+    connection.execute(
+        insert(_consumers).values(**row, confirmed=_place(pipeline, last, last if after is None else after))
+    )
+    return _get(connection, pipeline, name)
+
+
+def take(
+    connection: Connection,
+    pipeline: str,
+    name: str,
+    most: int,
+    taker: str,
+    instead: str | None = None,
+) -> Consumer | None:
+    """Gives a consumer what it has not confirmed: the same as before if it was given some, else up to `most` more.
+
+    Returns None where there is nothing.
+
+    Args:
+        connection: of a writing transaction.
+        pipeline: its name.
+        name: the consumer's.
+        most: how many at most.
+        taker: the run that takes, as text.
+        instead: the nonce under which it was taken by a run that is over.
+
+    Raises:
+        ConsumerUnderWay: another run has taken it, and not `instead`.
+        LedgerError: there is no such consumer.
+    """
+    reads.lock_pipeline(connection, pipeline)
+    there = _get(connection, pipeline, name)
+    until = there.taken
+    if until is None:
+        until = min(newest(connection, pipeline, there.of), there.confirmed + most)
+        if until <= there.confirmed:
+            return None
+    elif there.taker != taker and there.nonce != instead:
+        raise ConsumerUnderWay(
+            f"consumer {name} of pipeline {pipeline}: run {there.taker} has taken {there.key} and not confirmed it; "
+            "it is given to another run once that one is over",
+            pipeline=pipeline,
+            consumer=name,
+            taker=there.taker or "",
+        )
+    values: dict[str, Any] = {"taken": until, "nonce": uuid4().hex, "taker": taker, "process": this_process()}
+    values["changed"] = now(connection)
+    connection.execute(update(_consumers).where(_is(pipeline, name)).values(values))
+    return _get(connection, pipeline, name)
+
+
+def confirm(connection: Connection, pipeline: str, name: str, last: int, nonce: str) -> Consumer:
+    """Moves a consumer's place behind what it took; the same again does nothing.
+
+    Args:
+        connection: of a writing transaction.
+        pipeline: its name.
+        name: the consumer's.
+        last: the last place or number that was taken.
+        nonce: under which it was taken.
+
+    Raises:
+        ConsumerFenced: another run has taken it since, or it was set back.
+        LedgerError: there is no such consumer.
+    """
+    values = {"confirmed": last, "taken": None, "changed": now(connection)}
+    of_take = _is(pipeline, name) & (_consumers.c.taken == last) & (_consumers.c.nonce == nonce)
+    hit = connection.execute(update(_consumers).where(of_take).values(values)).rowcount
+    there = _get(connection, pipeline, name)
+    if not hit and (there.taken is not None or there.confirmed != last or there.nonce != nonce):
+        raise ConsumerFenced(
+            f"consumer {name} of pipeline {pipeline}: what was taken up to {last} is not this run's any more: "
+            f"{f'run {there.taker} has taken it' if there.taken is not None else f'it stands at {there.confirmed}'}. "
+            "Nothing was confirmed; whoever has it now confirms",
+            pipeline=pipeline,
+            consumer=name,
+        )
+    return there
+
+
+def move(connection: Connection, pipeline: str, name: str, to: int | None) -> Consumer:
+    """Sets a consumer's place, so that it is given what follows; what was taken is not confirmed by anybody.
+
+    Args:
+        connection: of a writing transaction.
+        pipeline: its name.
+        name: the consumer's.
+        to: the place or number after which it goes on; None: after the newest.
+
+    Raises:
+        LedgerError: there is no such consumer, or place.
+    """
+    reads.lock_pipeline(connection, pipeline)
+    last = newest(connection, pipeline, _get(connection, pipeline, name).of)
+    place = _place(pipeline, last, last if to is None else to)
+    values = {"confirmed": place, "taken": None, "nonce": None, "taker": None, "changed": now(connection)}
+    connection.execute(update(_consumers).where(_is(pipeline, name)).values(values))
+    return _get(connection, pipeline, name)
+
+
+def forget(connection: Connection, pipeline: str, name: str) -> None:
+    """Removes a consumer; raises LedgerError where there is none."""
+    _get(connection, pipeline, name)
+    connection.execute(delete(_consumers).where(_is(pipeline, name)))
+
+
+def _place(pipeline: str, newest: int, after: int) -> int:
+    if 0 <= after <= newest:
+        return after
+    raise LedgerError(f"pipeline {pipeline}: {after} is no place: expected 0 to {newest}", pipeline=pipeline)
+
+
+def _get(connection: Connection, pipeline: str, name: str) -> Consumer:
+    there = consumer(connection, pipeline, name)
+    if there is None:
+        raise LedgerError(f"pipeline {pipeline} has no consumer {name}", pipeline=pipeline)
+    return there
+
+
+def _is(pipeline: str, name: str) -> ColumnElement[bool]:
+    return (_consumers.c.pipeline == pipeline) & (_consumers.c.name == name)
+
+
+def _all(connection: Connection, query: Any) -> list[Consumer]:
+    return [Consumer(**{**row._mapping, "of": Feed(row.of)}) for row in connection.execute(query)]

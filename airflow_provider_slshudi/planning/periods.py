@@ -1,0 +1,81 @@
+"""Partitions of event times as spans: when the hour, day or month that a partition's value names begins and ends."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+Every = Literal["hour", "day", "month"]
+_FORMATS: dict[Every, str] = {"hour": "%Y-%m-%d-%H", "day": "%Y-%m-%d", "month": "%Y-%m"}
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A partition's value, and its event times [begin, end) in unix seconds."""
+
+    value: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Periods:
+    """How a table's partitions cut time.
+
+    Attributes:
+        every: how long one is.
+        timezone: in whose calendar it begins; an IANA name.
+    """
+
+    every: Every
+    timezone: str = "UTC"
+
+    def of(self, value: str) -> Period | None:
+        """The period of a partition's value; None of a value that names none, such as that of rows without a time."""
+        try:
+            local = datetime.strptime(value, _FORMATS[self.every])
+        except ValueError:
+            return None
+        begin, end = self._unix(local), self._unix(self._later(local))
+        # An hour that the clocks skip holds no time.
+        return Period(value, begin, end) if begin < end else None
+
+    def at(self, unix_seconds: int) -> Period:
+        """The period in which a moment lies."""
+        local = datetime.fromtimestamp(unix_seconds, ZoneInfo(self.timezone))
+        period = self.of(local.strftime(_FORMATS[self.every]))
+        if period is None:
+            raise ValueError(f"no {self.every} of {self.timezone} holds {unix_seconds}")
+        return period
+
+    def ended(self, since: int, until: int) -> Iterator[Period]:
+        """The periods of which a moment since then is a part, and that ended until then, in order."""
+        while (period := self.at(since)).end <= until:
+            yield period
+            since = period.end
+
+    @property
+    def seconds(self) -> int:
+        """How long the longest usual one is."""
+        return {"hour": 3_600, "day": 90_000, "month": 31 * 86_400 + 3_600}[self.every]
+
+    def _later(self, local: datetime) -> datetime:
+        if self.every == "month":
+            return local.replace(year=local.year + local.month // 12, month=local.month % 12 + 1)
+        return local + (timedelta(hours=1) if self.every == "hour" else timedelta(days=1))
+
+    def _unix(self, local: datetime) -> int:
+        """The first moment at which the clocks show that time, or, where they skip it, a later one."""
+        zone = ZoneInfo(self.timezone)
+        # Of a time that is skipped, one answer is before the skip and the other behind it.
+        early, late = sorted(int(local.replace(tzinfo=zone, fold=fold).timestamp()) for fold in (0, 1))
+        if datetime.fromtimestamp(early, zone).replace(tzinfo=None) == local:
+            return early
+        first = bisect_left(
+            range(early, late), local, key=lambda moment: datetime.fromtimestamp(moment, zone).replace(tzinfo=None)
+        )
+        return early + first
