@@ -50,7 +50,6 @@ MOST_FILES = 10_000
 KEY_TYPES = ("string", "int", "bigint")
 """The types of a record key's columns: every writer makes the same text of their values."""
 ORDERING_TYPES = ("int", "bigint", "timestamp")
-TimesInMetastore = Literal["timestamp", "bigint"]
 
 
 class Source(Model):
@@ -141,17 +140,12 @@ class Check(Model):
 
 
 class Catalog(Model):
-    """The Hive metastore that lists the table.
-
-    Attributes:
-        table: its name there, the table's own unless given.
-        times: the type there of columns of type timestamp; as `bigint` they are microseconds since 1970.
-    """
+    """The Hive metastore that lists the table, by its own name or `table`; `times` is the type of timestamps there."""
 
     metastore: Metastore
     database: ColumnName = "default"
     table: ColumnName | None = None
-    times: TimesInMetastore = "timestamp"
+    times: Literal["timestamp", "bigint"] = "timestamp"
 
 
 class Quarantine(Model):

@@ -190,8 +190,8 @@ def _leave_one_completion(work: Work) -> None:
                 main = storage.uri == work.storage.uri
                 work.ledger.completed_once(transaction.id, stays.completion if main else None, detail)
             _log.warning("%s: %s stays, %s says the same and is removed", storage.uri, stays.file, ", ".join(removed))
-            for file in removed:
-                storage.delete(file)
+            for other in others:
+                timeline.remove(other)
 
 
 def _unfinished(work: Work, waiting: Iterable[str]) -> dict[str, str]:

@@ -23,8 +23,10 @@ from tests.readers.mirrors import CATALOG
 
 HOLD_SECONDS = 8.0
 RUN_SECONDS = 240.0
-# A dead scheduler is known to be dead within seconds, and its tasks are started again while they may still run.
+# A dead scheduler is known to be dead within seconds, and its tasks are started again while they may still run. Jobs of
+# which no driver is held go to a resident process, as a user's small batches do.
 _HASTY = {
+    "SLSHUDI_RESIDENT_SECONDS": "60",
     "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
     "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "5",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "2",

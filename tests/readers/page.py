@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.machine import ROOT
 from tests.readers.cells import NOT_RUN, REFUSED, RIGHT, WRONG, Cell
+from tests.readers.chinese import in_chinese
 from tests.readers.faults import fault_of
 from tests.readers.hostile import Outcome
 from tests.readers.readers import READERS, Reader
@@ -76,14 +77,14 @@ def write(
     versions: Sequence[int],
     page: Path = PAGE,
 ) -> None:
-    """Writes the page.
+    """Writes the page, in English and in Chinese.
 
     Args:
         cells: all cells of a whole run.
         on_twins: a line for each cell on a table by Hudi's own writer.
         outcomes: what clean-ups by other engines did.
         versions: the versions of Hudi's tables.
-        page: the file.
+        page: the English file.
     """
     notes = Notes()
     tables = matrix(cells, READERS, versions, notes)
@@ -108,6 +109,12 @@ def write(
         ]
     )
     page.write_text(f"{text}\n", encoding="utf-8")
+    in_chinese_of(page).write_text(in_chinese(f"{text}\n"), encoding="utf-8")
+
+
+def in_chinese_of(page: Path) -> Path:
+    """The file of the page's Chinese twin."""
+    return page.with_suffix(".zh.md")
 
 
 def _clean_ups(outcomes: Sequence[Outcome]) -> str:

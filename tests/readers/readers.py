@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from airflow_provider_slshudi.config.pipeline import TimesInMetastore
+from airflow_provider_slshudi.config.pipeline import Catalog
 from airflow_provider_slshudi.spark import pins
 from airflow_provider_slshudi.spark.packages import environment
 from tests.readers import fetch
@@ -145,7 +145,7 @@ def _hive(key: str, title: str, settings: Callable[[Services], Any]) -> tuple[Re
             lambda services: settings(services) | {"times": times},
         )
 
-    return tuple(named(times) for times in get_args(TimesInMetastore))
+    return tuple(named(times) for times in get_args(Catalog.model_fields["times"].annotation))
 
 
 def _hive_of(version: str) -> tuple[Reader, ...]:

@@ -11,6 +11,7 @@ from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from tests.readers import page, run
 from tests.readers.__main__ import verdict
 from tests.readers.cells import RIGHT, WRONG, Cell
+from tests.readers.chinese import in_chinese
 from tests.readers.mirrors import Mirrors
 from tests.readers.readers import BUILT_IN, READERS, Services
 from tests.readers.tables import FORMS, KINDS, VERSIONS, ReaderTable, can_be, make
@@ -53,6 +54,12 @@ def test_a_row_or_a_value_that_the_model_has_otherwise_is_wrong_and_ends_the_run
     for cell in cells:
         assert verdict([cell], 0, 0) == 1
     assert "without a known fault: hudi-rs, hudi, v9_append: values of total" in capsys.readouterr().out
+
+
+def test_the_chinese_page_says_what_the_english_one_does() -> None:
+    written = page.in_chinese_of(page.PAGE).read_text(encoding="utf-8")
+    assert written == in_chinese(page.PAGE.read_text(encoding="utf-8"))
+    assert not re.findall(r"Wrong: .*", written), "faults that nobody translated"
 
 
 def test_the_page_has_the_readers_and_the_kinds_of_tables_of_the_program() -> None:

@@ -36,7 +36,15 @@ from tests.worlds.place import Line
 _GONE_SECONDS = float(IDLE_SECONDS) + 20.0
 _LATER = "3"
 """Later than all instants."""
-_LEAVE_NOTES = (Point.OPEN_OWNED, Point.COMMIT_TOLD, Point.CLUSTER_COMPLETED, Point.COMPACT_COMPLETED)
+_LEAVE_NOTES = (
+    Point.OPEN_OWNED,
+    Point.COMMIT_TOLD,
+    Point.SETTLE_ABORTED,
+    Point.CLUSTER_COMPLETED,
+    Point.CLUSTER_SEEN,
+    Point.COMPACT_COMPLETED,
+    Point.COMPACT_SEEN,
+)
 """Who is killed there leaves a note that no later batch looks for."""
 _WAKE_WITH_NOTES = (Point.COMMIT_DECIDED,)
 """Who wakes there, once somebody else has decided, leaves its own."""
