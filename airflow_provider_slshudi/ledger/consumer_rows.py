@@ -133,6 +133,7 @@ def confirm(connection: Connection, pipeline: str, name: str, last: int, nonce: 
         ConsumerFenced: another run has taken it since, or it was set back.
         LedgerError: there is no such consumer.
     """
+    reads.lock_pipeline(connection, pipeline)
     values = {"confirmed": last, "taken": None, "changed": now(connection)}
     of_take = _is(pipeline, name) & (_consumers.c.taken == last) & (_consumers.c.nonce == nonce)
     hit = connection.execute(update(_consumers).where(of_take).values(values)).rowcount
