@@ -16,7 +16,19 @@ from contextlib import redirect_stdout
 from importlib.metadata import version
 
 from airflow_provider_slshudi import __version__
-from airflow_provider_slshudi.cli import backfill, doctor, init, ledger, pack, repair, reports, schema, table
+from airflow_provider_slshudi.cli import (
+    backfill,
+    consumers,
+    doctor,
+    init,
+    ledger,
+    pack,
+    partitions,
+    repair,
+    reports,
+    schema,
+    table,
+)
 from airflow_provider_slshudi.exceptions import SlsHudiError
 
 
@@ -30,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         import argcomplete
 
         argcomplete.autocomplete(parser)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(consumers.with_action(arguments))
     # As Airflow's own commands do: connections may also come from its metadata database.
     os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
     os.environ.setdefault("AIRFLOW__LOGGING__LOGGING_LEVEL", "WARNING")
@@ -57,6 +69,8 @@ def _parser() -> argparse.ArgumentParser:
         doctor.add_to,
         reports.add_plan,
         backfill.add_to,
+        partitions.add_to,
+        consumers.add_to,
         ledger.add_to,
         repair.add_recover,
         repair.add_abandon,

@@ -138,8 +138,7 @@ def _is_over(ledger: Ledger, consumer: Consumer, ended: Ended) -> bool:
     """Whether who took it confirms no more, as far as that can be known."""
     if consumer.taken is None:
         return False
-    airflow, _, name = (consumer.taker or "").partition("|")
-    dag_id, _, run_id = name.partition("/")
+    airflow, dag_id, run_id = consumer.run
     if dag_id == COMMANDS:
         return is_gone(consumer.process or "")
     return bool(ended(Run(dag_id, run_id, airflow))) or ledger.now() - consumer.changed > _LOST_AFTER

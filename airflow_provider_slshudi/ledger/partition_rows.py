@@ -157,6 +157,12 @@ def proof(connection: Connection, pipeline: str, number: int) -> dict[int, int]:
     return {} if content is None else {int(id_): end for id_, end in json.loads(zlib.decompress(content)).items()}
 
 
+def completions_of(connection: Connection, pipeline: str, value: str, most: int) -> list[Completion]:
+    """The newest times that a partition became complete, the newest first."""
+    query = select(*_COMPLETION).where(_completions.c.pipeline == pipeline, _completions.c.value == value)
+    return [Completion(*row) for row in connection.execute(query.order_by(_completions.c.number.desc()).limit(most))]
+
+
 def partitions(connection: Connection, pipeline: str, since: int, until: int) -> list[PartitionRow]:
     """The partitions that begin within [since, until), unix seconds, in order."""
     begin = _partitions.c.begin

@@ -520,6 +520,27 @@ class Consumer:
         """What is taken, as a text that is the same each time it is given: for sinks that keep what they have."""
         return f"{self.pipeline}/{self.name}/{self.confirmed + 1}-{self.taken}"
 
+    @property
+    def run(self) -> tuple[str, str, str]:
+        """The Airflow (empty: not known), the DAG and the run of who took it; see `transaction.dangling.claimant`."""
+        airflow, _, name = (self.taker or "").partition("|")
+        dag_id, _, run_id = name.partition("/")
+        return airflow, dag_id, run_id
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerLag:
+    """How far a consumer is behind.
+
+    Attributes:
+        behind: commits, or completions of partitions, that it has not confirmed.
+        since: when the ledger heard of the first of these (UTC); None where there is none.
+    """
+
+    consumer: Consumer
+    behind: int
+    since: datetime | None
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
