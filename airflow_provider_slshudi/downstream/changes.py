@@ -19,7 +19,7 @@ MOST = 100
 HOLD = timedelta(days=7)
 """For how long cleaning and archival wait for a consumer, unless it says otherwise."""
 _LOST_AFTER = timedelta(days=1)
-"""After it what a run took, of which nobody knows whether it is over, is given to another one."""
+"""After it what a run took that is not known to be over is given to another one."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,14 @@ _CONSUMER = models.columns(_consumers, Consumer)
 
 
 def commits(connection: Connection, pipeline: str, after: int, until: int) -> list[Transaction]:
-    """The committed transactions with places (after, until], in order, with their manifests."""
+    """The committed transactions with places (after, until], in order, with their manifests.
+
+    Args:
+        connection: to the ledger.
+        pipeline: its name.
+        after: the place before the first of them.
+        until: the place of the last of them.
+    """
     table = _transactions.c
     query = select(_transactions).where(table.pipeline == pipeline, table.place > after, table.place <= until)
     return reads.transactions_of(connection, query.order_by(table.place))
@@ -157,7 +164,7 @@ def confirm(connection: Connection, pipeline: str, name: str, last: int, nonce: 
         raise ConsumerFenced(
             f"consumer {name} of pipeline {pipeline}: what was taken up to {last} is not this run's any more: "
             f"{f'run {there.taker} has taken it' if there.taken is not None else f'it stands at {there.confirmed}'}. "
-            "Nothing was confirmed; whoever has it now confirms",
+            "Nothing was confirmed; the run that has it now confirms it",
             pipeline=pipeline,
             consumer=name,
         )
@@ -165,7 +172,7 @@ def confirm(connection: Connection, pipeline: str, name: str, last: int, nonce: 
 
 
 def move(connection: Connection, pipeline: str, name: str, to: int | None) -> Consumer:
-    """Sets a consumer's place, so that it is given what follows; what was taken is not confirmed by anybody.
+    """Sets a consumer's place, so that it is given what follows; what was taken is confirmed by no run.
 
     Args:
         connection: of a writing transaction.

@@ -71,6 +71,10 @@ def save_look(
     first = watermark(_shards(connection, pipeline).values(), looked)
     if first is not None and began(connection, pipeline) is None:
         begin = first if first < looked else looked + asked
+        # A lateness that is declared later: the first batch was planned once the begin of each shard was known.
+        planned = select(_transactions.c.created).where(_transactions.c.pipeline == pipeline)
+        if (moment := connection.execute(planned.order_by(_transactions.c.id).limit(1)).scalar()) is not None:
+            begin = min(begin, int(moment.timestamp()) + asked)
         connection.execute(update(_pipelines).where(_pipelines.c.name == pipeline).values(began=begin))
 
 
@@ -112,10 +116,11 @@ def fold(
     if mark is not None and begin is not None and not has_more:
         ended = list(islice(periods.ended(passed or begin, mark - lateness), _PERIODS))
         passed, has_more = ended[-1].end if ended else passed, len(ended) == _PERIODS
-        # Of the period in which the pipeline began nobody knows that it had no log.
+        # The period in which the pipeline began may have had logs before that.
         whole = [period for period in ended if period.begin >= begin and period.value not in rows]
-        there = _named(connection, pipeline, [period.value for period in whole])
-        rows |= _new(connection, pipeline, (period for period in whole if period.value not in there), since, folded)
+        stored_rows = _named(connection, pipeline, [period.value for period in whole])
+        empty = [period for period in whole if period.value not in stored_rows]
+        rows |= _new(connection, pipeline, empty, since, folded)
         waits = _is_under_way(connection, pipeline, acts)
         last, moment = last_number(connection, pipeline), now(connection)
         done = [item for item in rows.values() if item.is_complete(mark, lateness)]
@@ -143,7 +148,14 @@ def last_number(connection: Connection, pipeline: str) -> int:
 
 
 def completions(connection: Connection, pipeline: str, after: int, until: int) -> list[Completion]:
-    """The completions with numbers (after, until], in order."""
+    """The completions with numbers (after, until], in order.
+
+    Args:
+        connection: to the ledger.
+        pipeline: its name.
+        after: the number before the first of them.
+        until: the number of the last of them.
+    """
     number = _completions.c.number
     query = select(*_COMPLETION).where(_completions.c.pipeline == pipeline, number > after, number <= until)
     return [Completion(*row) for row in connection.execute(query.order_by(number))]
@@ -158,13 +170,27 @@ def proof(connection: Connection, pipeline: str, number: int) -> dict[int, int]:
 
 
 def completions_of(connection: Connection, pipeline: str, value: str, most: int) -> list[Completion]:
-    """The newest times that a partition became complete, the newest first."""
+    """The newest times that a partition became complete, the newest first.
+
+    Args:
+        connection: to the ledger.
+        pipeline: its name.
+        value: the partition's.
+        most: how many at most.
+    """
     query = select(*_COMPLETION).where(_completions.c.pipeline == pipeline, _completions.c.value == value)
     return [Completion(*row) for row in connection.execute(query.order_by(_completions.c.number.desc()).limit(most))]
 
 
 def partitions(connection: Connection, pipeline: str, since: int, until: int) -> list[PartitionRow]:
-    """The partitions that begin within [since, until), unix seconds, in order."""
+    """The partitions that begin within [since, until), in order.
+
+    Args:
+        connection: to the ledger.
+        pipeline: its name.
+        since: unix seconds.
+        until: unix seconds.
+    """
     begin = _partitions.c.begin
     rows = _rows(connection, pipeline, begin >= since, begin < until)
     return sorted(rows.values(), key=lambda item: item.begin)

@@ -120,8 +120,8 @@ def _look(
         safely = listed - SERVICE_CLOCKS_SECONDS
         marks = _marks(shard_ends, first_cursors, since, looked, safely)
         # What came until the ends were known may lie on either side of them.
-        asked = round((work.ledger.now() - now).total_seconds()) + 2 * SERVICE_CLOCKS_SECONDS
-        work.ledger.save_look(name, safely, marks, asked)
+        seconds = round((work.ledger.now() - now).total_seconds()) + 2 * SERVICE_CLOCKS_SECONDS
+        work.ledger.save_look(name, safely, marks, seconds)
     ages = [moment for moment in since.values() if moment is not None]
     sighting = BacklogSample(
         now,

@@ -275,6 +275,18 @@ def test_a_pipeline_begins_once_its_first_look_knew_all_ends(ledger: Ledger) -> 
     assert ledger.began(PIPELINE) == NINE + 7
 
 
+def test_a_pipeline_whose_lateness_is_declared_later_began_with_its_first_batch(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _at(monkeypatch, EIGHT - 60)
+    commit(ledger, [Range(0, 0, 10)], {f"{PREFIX}{hour(EIGHT)}": 10})
+    world = World(ledger)
+    world.look(TEN + LATENESS, {0: 10})
+    world.since = ledger.began(PIPELINE)
+    assert world.since == EIGHT - 60
+    assert world.told() == [("08", 1), ("09", 1)]
+
+
 def test_a_pipeline_that_reads_what_was_there_begins_with_its_oldest_log(ledger: Ledger) -> None:
     world = World(ledger)
     world.look(TWELVE, {0: 100}, marks=[Mark(0, EIGHT - 30)])

@@ -59,7 +59,7 @@ def test_marks_that_are_kept_are_few_and_the_newest_is_among_them() -> None:
     for number in range(1_000):
         state = state._replace(marks=kept(state, [Mark(number, 10 * number)]))
         assert len(state.marks) <= MOST_MARKS + 1
-    assert state.marks[-1] == Mark(999, 9_990)
+        assert state.marks[-1] == Mark(number, 10 * number)
     read = state._replace(covered=[Range(0, 0, 999)])
     assert kept(read, []) == [Mark(999, 9_990)]
 
