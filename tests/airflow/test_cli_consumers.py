@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_slshudi.cli import main
-from airflow_provider_slshudi.cli.consumers import with_action
+from airflow_provider_slshudi.cli.consumer_places import with_action
 from airflow_provider_slshudi.handover.names import FORGET_CONSUMER, MOVE_CONSUMER
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.ledger.ledger import Ledger

@@ -1,4 +1,4 @@
-"""`slshudi consumers`: how far those are that compute on a table next, and what an operator decides of them."""
+"""`slshudi consumers`: how far the consumers of a table are, and what an operator decides of them."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _ACTIONS = (_SHOW, "move", "forget")
 
 def with_action(arguments: Sequence[str]) -> list[str]:
     """The arguments of a command, where `slshudi consumers [NAME]` is short for `slshudi consumers show [NAME]`."""
-    asked = [*arguments]
-    if asked[:1] == [_COMMAND] and not {*asked[1:2]} & {*_ACTIONS, "-h", "--help"}:
-        asked.insert(1, _SHOW)
-    return asked
+    words = [*arguments]
+    if words[:1] == [_COMMAND] and not {*words[1:2]} & {*_ACTIONS, "-h", "--help"}:
+        words.insert(1, _SHOW)
+    return words
 
 
 def add_to(commands: Commands) -> None:
     """Adds the commands."""
     consumers = commands.add_parser(
         _COMMAND,
-        help="how far those are that compute on a table next; sets their places",
+        help="how far the consumers of a table are; sets their places",
         description="`slshudi consumers [NAME]` is short for `slshudi consumers show [NAME]`.",
     )
     actions = consumers.add_subparsers(required=True, metavar="ACTION")

@@ -56,8 +56,8 @@ def _states(text: str) -> frozenset[PartitionState]:
     try:
         return frozenset(map(PartitionState, text.split(",")))
     except ValueError:
-        known = ", ".join(state.value for state in PartitionState)
-        raise argparse.ArgumentTypeError(f"{text[:40]!r}: expected some of {known}, with commas between") from None
+        states = ", ".join(state.value for state in PartitionState)
+        raise argparse.ArgumentTypeError(f"{text[:40]!r}: expected some of {states}, with commas between") from None
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -66,7 +66,7 @@ def _run(options: argparse.Namespace) -> int:
     name = options.pipeline
     looks, errors = each_ledger(lambda ledger: (ledger, {item.name for item in ledger.pipelines()}))
     tell_unread(errors)
-    require_known([name], {known for _, names in looks for known in names}, errors, _COMMAND)
+    require_known([name], {item for _, names in looks for item in names}, errors, _COMMAND)
     ledger = next(ledger for ledger, names in looks if name in names)
     if options.proof is not None:
         _show_proof(options, ledger)
@@ -108,8 +108,8 @@ def _show(
             "no look is kept: the file declares no `table.partition.lateness`, or no batch was planned since", file=out
         )
         return
-    known = "it is not known until when" if watermark is None else f"until {_shown(watermark)}"
-    print(f"watermark: all is committed that the service received {known}; the newest look: {_shown(looked)}", file=out)
+    until = "it is not known until when" if watermark is None else f"until {_shown(watermark)}"
+    print(f"watermark: all is committed that the service received {until}; the newest look: {_shown(looked)}", file=out)
 
 
 def _show_proof(options: argparse.Namespace, ledger: Ledger) -> None:
