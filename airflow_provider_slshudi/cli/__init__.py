@@ -14,9 +14,22 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from importlib.metadata import version
+from typing import Any
 
 from airflow_provider_slshudi import __version__
-from airflow_provider_slshudi.cli import backfill, doctor, init, ledger, pack, repair, reports, schema, table
+from airflow_provider_slshudi.cli import (
+    backfill,
+    complete_partitions,
+    consumer_places,
+    doctor,
+    init,
+    ledger,
+    pack,
+    repair,
+    reports,
+    schema,
+    table,
+)
 from airflow_provider_slshudi.exceptions import SlsHudiError
 
 
@@ -44,11 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="slshudi", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = _Parser(prog="slshudi", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--version", action=_Version, help="versions of this package and of what it stands on")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=argparse.ArgumentParser)
     commands.add_parser("demo", help="the whole way on this machine, with a proof")
     commands.add_parser("local-sls", help="an SLS-compatible server on this machine, in the foreground")
     for add in (
@@ -57,6 +68,8 @@ def _parser() -> argparse.ArgumentParser:
         doctor.add_to,
         reports.add_plan,
         backfill.add_to,
+        complete_partitions.add_to,
+        consumer_places.add_to,
         ledger.add_to,
         repair.add_recover,
         repair.add_abandon,
@@ -69,6 +82,14 @@ def _parser() -> argparse.ArgumentParser:
     ):
         add(commands)
     return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """Takes commands that have a short form in that, too."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does."""
+        return super().parse_known_args(None if args is None else consumer_places.with_action(args), namespace)
 
 
 class _Version(argparse.Action):

@@ -7,10 +7,12 @@ import json
 import os
 import socket
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TextIO
+
+from airflow_provider_slshudi.exceptions import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,6 +68,37 @@ def service_of(connection: str, project: str, logstore: str) -> LogService:
     from airflow_provider_slshudi.sls.faults import PERSON
 
     return SlsHook(connection).service(project, logstore, PERSON)
+
+
+def tell_unread(errors: Mapping[str, Exception]) -> None:
+    """Tells a person, on standard error, of ledgers that could not be read, by their connections."""
+    from airflow_provider_slshudi.cli.prompts import say
+
+    for conn_id, error in errors.items():
+        say(f"the ledger of connection {conn_id!r} could not be read: {error}")
+
+
+def require_known(named: Iterable[str], known: Collection[str], errors: Mapping[str, Exception], command: str) -> None:
+    """Refuses a pipeline that no ledger knows.
+
+    Args:
+        named: the pipelines that were asked for.
+        known: those that the ledgers know.
+        errors: of ledgers that could not be read.
+        command: the command's name.
+
+    Raises:
+        ConfigError: names the first of them.
+    """
+    for name in named:
+        if name not in known:
+            no_ledger = "no ledger that can be read" if errors else "no ledger"
+            raise ConfigError(
+                f"{no_ledger} knows a pipeline {name!r}: a pipeline is known from its first run on",
+                source=command,
+                field="pipelines",
+                value=name,
+            )
 
 
 def print_json(out: TextIO, value: Any) -> None:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
-from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, work_of
-from airflow_provider_slshudi.cli.prompts import say
+from airflow_provider_slshudi.cli.common import (
+    Commands,
+    add_json,
+    add_pipeline,
+    print_json,
+    print_table,
+    require_known,
+    tell_unread,
+    work_of,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_slshudi.planning.ranges import Range
@@ -57,23 +65,13 @@ def add_status(commands: Commands) -> None:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from airflow_provider_slshudi.exceptions import ConfigError
     from airflow_provider_slshudi.hooks.ledger import each_ledger
     from airflow_provider_slshudi.views.standing import Need, by_need, pipelines
 
     looks, errors = each_ledger(lambda ledger: pipelines(ledger, options.pipelines or None))
     views = by_need(view for look in looks for view in look)
-    _tell_unread(errors)
-    names = {view.name for view in views}
-    for name in options.pipelines:
-        if name not in names:
-            no_ledger = "no ledger that can be read" if errors else "no ledger"
-            raise ConfigError(
-                f"{no_ledger} knows a pipeline {name!r}: a pipeline is known from its first run on",
-                source="status",
-                field="pipelines",
-                value=name,
-            )
+    tell_unread(errors)
+    require_known(options.pipelines, {view.name for view in views}, errors, "status")
     if options.json:
         print_json(options.out, [_as_dict(view) for view in views])
     else:
@@ -99,11 +97,6 @@ def _status(options: argparse.Namespace) -> int:
         if not views and not errors and not options.pipelines:
             print("No pipeline has run yet: its first run makes the ledger's tables.", file=options.out)
     return 3 if errors or any(view.need is Need.LOOK for view in views) else 0
-
-
-def _tell_unread(errors: Mapping[str, Exception]) -> None:
-    for conn_id, error in errors.items():
-        say(f"the ledger of connection {conn_id!r} could not be read: {error}")
 
 
 def _row(view: PipelineView) -> tuple[object, ...]:
@@ -132,7 +125,7 @@ def _metrics(options: argparse.Namespace) -> int:
 
     looks, errors = each_ledger(metrics)
     options.out.write(exposition(of_one_ledger(looks)))
-    _tell_unread(errors)
+    tell_unread(errors)
     return 3 if errors else 0
 
 

@@ -57,17 +57,23 @@ class Database:
             PipelineConflict: it wrote, from another source or into another table.
             LedgerUnavailable, LedgerError: as `Ledger.has_written`.
         """
-        if self._engine is None:
-            raise LookupError("the ledger cannot be asked")
-        if self._is_missing(self._engine):
-            return False
-        if self._versions is None:
-            raise LookupError("the ledger cannot be asked")
-        ledger = Ledger(self._engine)
-        if self._versions.tables is None or not ledger.has_written(pipeline):
+        ledger = self.ledger()
+        if ledger is None or not ledger.has_written(pipeline):
             return False
         ledger.require(pipeline, source, table)
         return True
+
+    def ledger(self) -> Ledger | None:
+        """The ledger, None before its first use; not before `tables` looked.
+
+        Raises:
+            LookupError: it cannot be asked.
+        """
+        if self._engine is not None and self._is_missing(self._engine):
+            return None
+        if self._engine is None or self._versions is None:
+            raise LookupError("the ledger cannot be asked")
+        return None if self._versions.tables is None else Ledger(self._engine)
 
     def connection(self) -> Seen:
         """The database's address; of SQLite also file and folder."""

@@ -19,7 +19,7 @@ MOST = 100
 HOLD = timedelta(days=7)
 """For how long cleaning and archival wait for a consumer, unless it says otherwise."""
 _LOST_AFTER = timedelta(days=1)
-"""After it what a run took, of which nobody knows whether it is over, is given to another one."""
+"""After it what a run took that is not known to be over is given to another one."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,7 @@ def _is_over(ledger: Ledger, consumer: Consumer, ended: Ended) -> bool:
     """Whether who took it confirms no more, as far as that can be known."""
     if consumer.taken is None:
         return False
-    airflow, _, name = (consumer.taker or "").partition("|")
-    dag_id, _, run_id = name.partition("/")
+    airflow, dag_id, run_id = consumer.run
     if dag_id == COMMANDS:
         return is_gone(consumer.process or "")
     return bool(ended(Run(dag_id, run_id, airflow))) or ledger.now() - consumer.changed > _LOST_AFTER

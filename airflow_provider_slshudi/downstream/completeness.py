@@ -38,7 +38,9 @@ def complete(ledger: Ledger, pipeline: Pipeline) -> list[Completion]:
     periods, prefix = Periods(partition.every, partition.timezone), f"{partition.name}="
     start, since = pipeline.source.start, None
     if start == "end":
-        since = int(ledger.registered(pipeline.name).timestamp())
+        since = ledger.began(pipeline.name)
+        if since is None:
+            return []
     elif isinstance(start, int):
         since = start
     lateness, done = partition.lateness_seconds or 0, list[Completion]()

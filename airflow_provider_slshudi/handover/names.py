@@ -58,6 +58,8 @@ def part_of(run: str) -> tuple[str, int]:
 
 DRY_RUN = "backfill, dry run"
 """The ledger's name for a question that starts nothing."""
+MOVE_CONSUMER, FORGET_CONSUMER = "move consumer", "forget consumer"
+"""The ledger's names for what a person decides of a consumer."""
 REPAIR, OVERRIDE = "repair", "override"
 """The roles of the DAGs that do acts: those that lose nothing, and those that may lose data."""
 VERIFY, MAINTENANCE = "verify", "maintenance"

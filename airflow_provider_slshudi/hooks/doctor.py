@@ -13,6 +13,7 @@ from airflow_provider_slshudi import settings as ours
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.doctor import airflow_settings, machine
 from airflow_provider_slshudi.doctor.database import Database
+from airflow_provider_slshudi.doctor.downstream import Downstream
 from airflow_provider_slshudi.doctor.finding import Check, Finding, Seen, ok, run, unknown, warning
 from airflow_provider_slshudi.doctor.source import Logstore
 from airflow_provider_slshudi.doctor.table import Place
@@ -90,6 +91,7 @@ def _of(pipeline: Pipeline, database: Database, known_alerts: KnownAlerts) -> li
         checks.append(Check("object store", lambda: machine.jars(True)))
     checks.append(Check("alerts", lambda: _alerts(pipeline.name, known_alerts)))
     checks += Place(table, lambda: database.has_written(pipeline.name, source.identity, table)).checks("table")
+    checks += Downstream(pipeline.name, database.ledger).checks(pipeline.lateness is not None)
     if pipeline.quarantines:
         checks += Place(pipeline.quarantine_path, lambda: False).checks("quarantine")
     return checks

@@ -5,20 +5,27 @@ from __future__ import annotations
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, case, delete, insert, select, update
 
 from airflow_provider_slshudi.exceptions import ConsumerFenced, ConsumerUnderWay, LedgerError
 from airflow_provider_slshudi.ledger import models, partition_rows, reads
 from airflow_provider_slshudi.ledger.engine import now
-from airflow_provider_slshudi.ledger.records import Consumer, Feed, Transaction
+from airflow_provider_slshudi.ledger.records import Consumer, ConsumerLag, Feed, Transaction
 from airflow_provider_slshudi.system.processes import this_process
 
-_consumers, _transactions = models.consumers, models.transactions
+_consumers, _transactions, _completions = models.consumers, models.transactions, models.completions
 _CONSUMER = models.columns(_consumers, Consumer)
 
 
 def commits(connection: Connection, pipeline: str, after: int, until: int) -> list[Transaction]:
-    """The committed transactions with places (after, until], in order, with their manifests."""
+    """The committed transactions with places (after, until], in order, with their manifests.
+
+    Args:
+        connection: to the ledger.
+        pipeline: its name.
+        after: the place before the first of them.
+        until: the place of the last of them.
+    """
     table = _transactions.c
     query = select(_transactions).where(table.pipeline == pipeline, table.place > after, table.place <= until)
     return reads.transactions_of(connection, query.order_by(table.place))
@@ -34,6 +41,21 @@ def consumers(connection: Connection, pipeline: str | None = None) -> list[Consu
     """The consumers of a pipeline, or of all, by name."""
     query = select(*_CONSUMER).order_by(_consumers.c.pipeline, _consumers.c.name)
     return _all(connection, query if pipeline is None else query.where(_consumers.c.pipeline == pipeline))
+
+
+def lags(connection: Connection, pipeline: str | None = None) -> list[ConsumerLag]:
+    """How far the consumers of a pipeline, or of all, are behind, by name; two indexed looks for each."""
+    is_of_commits, columns, looks = _consumers.c.of == Feed.COMMITS.value, [], []
+    for table, number, time in ((_transactions.c, "place", "changed"), (_completions.c, "number", "at")):
+        its_own = select(table[number]).where(table.pipeline == _consumers.c.pipeline, table[number] > 0)
+        columns.append(its_own.order_by(table[number].desc()).limit(1).scalar_subquery())
+        next_one = (table.pipeline == _consumers.c.pipeline) & (table[number] == _consumers.c.confirmed + 1)
+        looks.append(select(table[time]).where(next_one).scalar_subquery())
+    last = case((is_of_commits, columns[0]), else_=columns[1]).label("last")
+    since = case((is_of_commits, looks[0]), else_=looks[1]).label("since")
+    query = select(*_CONSUMER, last, since).order_by(_consumers.c.pipeline, _consumers.c.name)
+    rows = connection.execute(query if pipeline is None else query.where(_consumers.c.pipeline == pipeline))
+    return [ConsumerLag(_consumer(row), max((row.last or 0) - row.confirmed, 0), row.since) for row in rows]
 
 
 def consumer(connection: Connection, pipeline: str, name: str) -> Consumer | None:
@@ -133,6 +155,7 @@ def confirm(connection: Connection, pipeline: str, name: str, last: int, nonce: 
         ConsumerFenced: another run has taken it since, or it was set back.
         LedgerError: there is no such consumer.
     """
+    reads.lock_pipeline(connection, pipeline)
     values = {"confirmed": last, "taken": None, "changed": now(connection)}
     of_take = _is(pipeline, name) & (_consumers.c.taken == last) & (_consumers.c.nonce == nonce)
     hit = connection.execute(update(_consumers).where(of_take).values(values)).rowcount
@@ -141,7 +164,7 @@ def confirm(connection: Connection, pipeline: str, name: str, last: int, nonce: 
         raise ConsumerFenced(
             f"consumer {name} of pipeline {pipeline}: what was taken up to {last} is not this run's any more: "
             f"{f'run {there.taker} has taken it' if there.taken is not None else f'it stands at {there.confirmed}'}. "
-            "Nothing was confirmed; whoever has it now confirms",
+            "Nothing was confirmed; the run that has it now confirms it",
             pipeline=pipeline,
             consumer=name,
         )
@@ -149,7 +172,7 @@ def confirm(connection: Connection, pipeline: str, name: str, last: int, nonce: 
 
 
 def move(connection: Connection, pipeline: str, name: str, to: int | None) -> Consumer:
-    """Sets a consumer's place, so that it is given what follows; what was taken is not confirmed by anybody.
+    """Sets a consumer's place, so that it is given what follows; what was taken is confirmed by no run.
 
     Args:
         connection: of a writing transaction.
@@ -192,4 +215,8 @@ def _is(pipeline: str, name: str) -> ColumnElement[bool]:
 
 
 def _all(connection: Connection, query: Any) -> list[Consumer]:
-    return [Consumer(**{**row._mapping, "of": Feed(row.of)}) for row in connection.execute(query)]
+    return [_consumer(row) for row in connection.execute(query)]
+
+
+def _consumer(row: Any) -> Consumer:
+    return Consumer(**{name: getattr(row, name) for name in Consumer.__dataclass_fields__} | {"of": Feed(row.of)})

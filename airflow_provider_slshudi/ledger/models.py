@@ -71,7 +71,8 @@ metadata = MetaData(
 )
 # `accepted`: other clients' writes up to this time (Hudi's completion time) are known and meant to be there. `looked`
 # is the service's time (unix seconds) of the newest list of shards; `folded` the place up to which `partitions` know
-# what was committed; see `partition_rows`.
+# what was committed; `places` the place of the newest commit; see `partition_rows`. All that the service received since
+# `began` is the pipeline's, and until `passed` the partitions that no batch wrote to are among `partitions`, too.
 pipelines = Table(
     f"{PREFIX}pipeline",
     metadata,
@@ -81,6 +82,9 @@ pipelines = Table(
     Column("accepted", String(32)),
     Column("looked", BigInteger),
     Column("folded", BigInteger),
+    Column("places", BigInteger),
+    Column("began", BigInteger),
+    Column("passed", BigInteger),
     Column("created", UtcTime, nullable=False),
     **_MYSQL,
 )

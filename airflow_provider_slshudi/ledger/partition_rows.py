@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
+from itertools import islice
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select, update
@@ -26,7 +27,7 @@ from airflow_provider_slshudi.planning.ranges import by_shard
 from airflow_provider_slshudi.planning.watermark import Mark, ShardState, kept, watermark
 
 _COMMITS, _PERIODS = 500, 1_000
-"""The most commits that one fold takes, and partitions without a commit that it adds."""
+"""The most commits that one fold takes, and ended periods of which it adds those that no commit wrote to."""
 _ACT_HOLDS = timedelta(days=1)
 """How long an act that did not end holds up the partitions that it writes to."""
 _pipelines, _partitions, _completions = models.pipelines, models.partitions, models.completions
@@ -40,11 +41,14 @@ class Folded(NamedTuple):
     has_more: bool
 
 
+_AWAITED = [PartitionState.OPEN.value, PartitionState.REOPENED.value]
 _PARTITION = models.columns(_partitions, PartitionRow)
 _COMPLETION = models.columns(_completions, Completion)
 
 
-def save_look(connection: Connection, pipeline: str, looked: int, marks: Mapping[int, Sequence[Mark]]) -> None:
+def save_look(
+    connection: Connection, pipeline: str, looked: int, marks: Mapping[int, Sequence[Mark]], asked: int = 0
+) -> None:
     """Keeps what a look at the service's shards told of receive times.
 
     Args:
@@ -52,6 +56,7 @@ def save_look(connection: Connection, pipeline: str, looked: int, marks: Mapping
         pipeline: its name.
         looked: the service's time before it listed its shards, in unix seconds.
         marks: of saved shards, by id.
+        asked: so many seconds later, at most, all their ends were known.
     """
     reads.lock_pipeline(connection, pipeline)
     table = models.shards
@@ -62,6 +67,15 @@ def save_look(connection: Connection, pipeline: str, looked: int, marks: Mapping
             connection.execute(update(table).where(of_shard).values(marks=content))
     is_newer = func.coalesce(_pipelines.c.looked, 0) < looked
     connection.execute(update(_pipelines).where(_pipelines.c.name == pipeline, is_newer).values(looked=looked))
+    # The pipeline reads from the first log that is unread at its first look; where none is, from that look on.
+    first = watermark(_shards(connection, pipeline).values(), looked)
+    if first is not None and began(connection, pipeline) is None:
+        begin = first if first < looked else looked + asked
+        # A lateness that is declared later: the first batch was planned once the begin of each shard was known.
+        planned = select(_transactions.c.created).where(_transactions.c.pipeline == pipeline)
+        if (moment := connection.execute(planned.order_by(_transactions.c.id).limit(1)).scalar()) is not None:
+            begin = min(begin, int(moment.timestamp()) + asked)
+        connection.execute(update(_pipelines).where(_pipelines.c.name == pipeline).values(began=begin))
 
 
 def fold(
@@ -89,19 +103,24 @@ def fold(
         acts: names of acts that write many batches.
     """
     reads.lock_pipeline(connection, pipeline)
-    query = select(_pipelines.c.looked, _pipelines.c.folded).where(_pipelines.c.name == pipeline)
-    looked, folded = connection.execute(query).one()
-    awaited = [state.value for state in PartitionState if state is not PartitionState.COMPLETE]
-    rows = _rows(connection, pipeline, _partitions.c.state.in_(awaited))
+    table = _pipelines.c
+    query = select(table.looked, table.folded, table.began, table.passed).where(table.name == pipeline)
+    looked, folded, begin, passed = connection.execute(query).one()
+    rows = _rows(connection, pipeline, _partitions.c.state.in_(_AWAITED))
     before = dict(rows)
     folded, has_more = _commit(connection, pipeline, periods, prefix, since, rows, folded or 0, looked or 0)
     shards = _shards(connection, pipeline)
     mark = watermark(shards.values(), looked)
     completions: list[Completion] = []
     # Not before all commits are folded: a later one may have written to what would be complete.
-    if mark is not None and not has_more:
-        for period in _passed(connection, pipeline, periods, rows, mark - lateness):
-            rows.setdefault(period.value, PartitionRow.empty(period, since))
+    if mark is not None and begin is not None and not has_more:
+        ended = list(islice(periods.ended(passed or begin, mark - lateness), _PERIODS))
+        passed, has_more = ended[-1].end if ended else passed, len(ended) == _PERIODS
+        # The period in which the pipeline began may have had logs before that.
+        whole = [period for period in ended if period.begin >= begin and period.value not in rows]
+        stored_rows = _named(connection, pipeline, [period.value for period in whole])
+        empty = [period for period in whole if period.value not in stored_rows]
+        rows |= _new(connection, pipeline, empty, since, folded)
         waits = _is_under_way(connection, pipeline, acts)
         last, moment = last_number(connection, pipeline), now(connection)
         done = [item for item in rows.values() if item.is_complete(mark, lateness)]
@@ -118,7 +137,7 @@ def fold(
     names = [name for name in PartitionRow.__dataclass_fields__ if name not in ("value", "begin", "end")]
     stored = [{"pipeline": pipeline, **asdict(item)} | _names(item) for item in changed]
     upsert(connection, _partitions, stored, names)
-    connection.execute(update(_pipelines).where(_pipelines.c.name == pipeline).values(folded=folded))
+    connection.execute(update(_pipelines).where(_pipelines.c.name == pipeline).values(folded=folded, passed=passed))
     return Folded(completions, has_more)
 
 
@@ -129,7 +148,14 @@ def last_number(connection: Connection, pipeline: str) -> int:
 
 
 def completions(connection: Connection, pipeline: str, after: int, until: int) -> list[Completion]:
-    """The completions with numbers (after, until], in order."""
+    """The completions with numbers (after, until], in order.
+
+    Args:
+        connection: to the ledger.
+        pipeline: its name.
+        after: the number before the first of them.
+        until: the number of the last of them.
+    """
     number = _completions.c.number
     query = select(*_COMPLETION).where(_completions.c.pipeline == pipeline, number > after, number <= until)
     return [Completion(*row) for row in connection.execute(query.order_by(number))]
@@ -143,8 +169,28 @@ def proof(connection: Connection, pipeline: str, number: int) -> dict[int, int]:
     return {} if content is None else {int(id_): end for id_, end in json.loads(zlib.decompress(content)).items()}
 
 
+def completions_of(connection: Connection, pipeline: str, value: str, most: int) -> list[Completion]:
+    """The newest times that a partition became complete, the newest first.
+
+    Args:
+        connection: to the ledger.
+        pipeline: its name.
+        value: the partition's.
+        most: how many at most.
+    """
+    query = select(*_COMPLETION).where(_completions.c.pipeline == pipeline, _completions.c.value == value)
+    return [Completion(*row) for row in connection.execute(query.order_by(_completions.c.number.desc()).limit(most))]
+
+
 def partitions(connection: Connection, pipeline: str, since: int, until: int) -> list[PartitionRow]:
-    """The partitions that begin within [since, until), unix seconds, in order."""
+    """The partitions that begin within [since, until), in order.
+
+    Args:
+        connection: to the ledger.
+        pipeline: its name.
+        since: unix seconds.
+        until: unix seconds.
+    """
     begin = _partitions.c.begin
     rows = _rows(connection, pipeline, begin >= since, begin < until)
     return sorted(rows.values(), key=lambda item: item.begin)
@@ -155,6 +201,13 @@ def progress(connection: Connection, pipeline: str) -> tuple[int | None, int | N
     query = select(_pipelines.c.looked).where(_pipelines.c.name == pipeline)
     looked = connection.execute(query).scalar()
     return watermark(_shards(connection, pipeline).values(), looked), looked
+
+
+def began(connection: Connection, pipeline: str) -> int | None:
+    """All that the service received since then (unix seconds) is the pipeline's; None before its first look."""
+    query = select(_pipelines.c.began).where(_pipelines.c.name == pipeline)
+    moment: int | None = connection.execute(query).scalar()
+    return moment
 
 
 def _commit(
@@ -178,35 +231,33 @@ def _commit(
         for path, count in (commit.partitions or {}).items()
         if (period := periods.of(path.removeprefix(prefix))) is not None
     ]
-    values = {period.value for period, *_ in written} - rows.keys()
-    for part in reads.parts(sorted(values)):
-        rows |= _rows(connection, pipeline, _partitions.c.value.in_(reads.SOME), **part)
+    rows |= _named(connection, pipeline, {period.value for period, *_ in written} - rows.keys())
+    last = commits[-1].place if commits else folded
+    new = _new(connection, pipeline, (period for period, *_ in written if period.value not in rows), since, last)
+    rows |= new
     gaps = select(func.count()).where(_ranges.c.transaction_id.in_(reads.SOME), _ranges.c.gap)
     lost = sum(connection.execute(gaps, part).scalar() or 0 for part in reads.parts([item.id for item in commits]))
     for period, count, commit in written:
-        item = rows.get(period.value) or PartitionRow.empty(period, since)
-        rows[period.value] = item.written(count, commit.place, Kind(commit.kind), looked)
+        rows[period.value] = rows[period.value].written(count, commit.place, Kind(commit.kind), looked)
     if lost:
-        rows |= {value: item.lost(lost) for value, item in rows.items() if item.is_awaited}
-    return commits[-1].place if commits else folded, len(commits) == _COMMITS
+        # Of new ones they are counted.
+        rows |= {value: item.lost(lost) for value, item in rows.items() if value not in new and item.is_awaited}
+    return last, len(commits) == _COMMITS
 
 
-def _passed(
-    connection: Connection, pipeline: str, periods: Periods, rows: Mapping[str, PartitionRow], until: int
-) -> list[Period]:
-    """The periods that ended until then, behind the newest partition that has begun by then; none without any.
-
-    At most the last `_PERIODS` of them: a log with a wrong time may be decades older than the next one.
-    """
-    query = select(func.max(_partitions.c.begin)).where(_partitions.c.pipeline == pipeline)
-    begins = [item.begin for item in rows.values() if item.begin < until]
-    begins += [
-        begin for begin in connection.execute(query.where(_partitions.c.begin < until)).scalars() if begin is not None
-    ]
+def _new(
+    connection: Connection, pipeline: str, periods: Iterable[Period], since: int | None, place: int
+) -> dict[str, PartitionRow]:
+    """Partitions that are not there yet, with the gaps that commits up to a place recorded since these began."""
+    rows = {period.value: PartitionRow.empty(period, since) for period in periods}
+    begins = [item.begin for item in rows.values() if item.is_awaited]
     if not begins:
-        return []
-    longest = until - _PERIODS * periods.seconds
-    return list(periods.ended(max(periods.at(max(begins)).end, longest), until))
+        return rows
+    table, oldest = _transactions.c, datetime.fromtimestamp(max(min(begins), 0), timezone.utc)
+    query = select(table.changed).join(_ranges, _ranges.c.transaction_id == table.id)
+    query = query.where(table.pipeline == pipeline, table.place <= place, _ranges.c.gap, *reads.changed_since(oldest))
+    gaps = [moment.timestamp() for moment in connection.execute(query).scalars()]
+    return {value: item.lost(sum(moment >= item.begin for moment in gaps)) for value, item in rows.items()}
 
 
 def _is_under_way(connection: Connection, pipeline: str, acts: Sequence[str]) -> bool:
@@ -219,7 +270,7 @@ def _is_under_way(connection: Connection, pipeline: str, acts: Sequence[str]) ->
 
 
 def _shards(connection: Connection, pipeline: str) -> dict[int, ShardState]:
-    """What is known of each shard but those that are gone, whose ends are accepted."""
+    """What is known of each shard but those that are gone, of whose end nothing is known."""
     table = models.shards.c
     query = select(table.shard, table.marks).where(table.pipeline == pipeline)
     marks_of = {shard: [Mark(*mark) for mark in marks or ()] for shard, marks in connection.execute(query)}
@@ -229,8 +280,16 @@ def _shards(connection: Connection, pipeline: str) -> dict[int, ShardState]:
             item.first, item.end if item.end_known else None, covered.get(item.id, []), marks_of[item.id]
         )
         for item in reads.shards(connection, pipeline)
-        if item.status != GONE
+        if item.status != GONE or item.end is not None
     }
+
+
+def _named(connection: Connection, pipeline: str, values: Collection[str]) -> dict[str, PartitionRow]:
+    """The partitions of some values."""
+    rows: dict[str, PartitionRow] = {}
+    for part in reads.parts(sorted(values)):
+        rows |= _rows(connection, pipeline, _partitions.c.value.in_(reads.SOME), **part)
+    return rows
 
 
 def _rows(connection: Connection, pipeline: str, *which: ColumnElement[bool], **values: Any) -> dict[str, PartitionRow]:

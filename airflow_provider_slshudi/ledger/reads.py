@@ -16,12 +16,12 @@ from sqlalchemy import (
     Row,
     Select,
     bindparam,
-    func,
     literal,
     null,
     select,
     type_coerce,
     union_all,
+    update,
 )
 
 from airflow_provider_slshudi.exceptions import LedgerError
@@ -120,14 +120,6 @@ def pipelines(connection: Connection) -> list[LedgerPipeline]:
     return [LedgerPipeline(*row) for row in connection.execute(query)]
 
 
-def registered(connection: Connection, pipeline: str) -> datetime:
-    """When a pipeline was registered (UTC); raises LedgerError if it is not."""
-    require_known(connection, pipeline)
-    table = models.pipelines.c
-    moment: datetime = connection.execute(select(table.created).where(table.name == pipeline)).scalar_one()
-    return moment
-
-
 def lock_pipeline(connection: Connection, pipeline: str) -> None:
     """Makes this SQL transaction the only one that plans or covers ranges of the pipeline (SQLite: that writes).
 
@@ -184,7 +176,7 @@ def last(
     if state is not None:
         query = query.where(_transactions.c.state == state.value)
     if since is not None:
-        query = query.where(*_changed_since(since))
+        query = query.where(*changed_since(since))
     return transactions_of(connection, query.order_by(_transactions.c.id.desc()).limit(limit))
 
 
@@ -223,9 +215,15 @@ def of_run(connection: Connection, pipeline: str, dag_id: str, run_id: str, airf
 
 
 def last_place(connection: Connection, pipeline: str) -> int:
-    """The place of the newest commit that the ledger heard of; 0: there is none."""
-    query = select(func.max(_transactions.c.place)).where(_transactions.c.pipeline == pipeline)
-    return int(connection.execute(query).scalar() or 0)
+    """The place of the newest commit that the ledger heard of, also of one that a rebuild found gone; 0: none yet."""
+    table = models.pipelines.c
+    return int(connection.execute(select(table.places).where(table.name == pipeline)).scalar() or 0)
+
+
+def set_last_place(connection: Connection, pipeline: str, place: int) -> None:
+    """Sets it, in a writing transaction that has locked the pipeline."""
+    table = models.pipelines
+    connection.execute(update(table).where(table.c.name == pipeline).values(places=place))
 
 
 def last_shard(connection: Connection, pipeline: str, kind: Kind) -> int | None:
@@ -312,12 +310,12 @@ def gaps(connection: Connection, pipeline: str, since: datetime) -> list[tuple[s
     """
     table = _transactions.c
     query = select(_ranges).join(_transactions, _ranges.c.transaction_id == table.id).where(table.pipeline == pipeline)
-    query = query.where(*_changed_since(since))
+    query = query.where(*changed_since(since))
     query = query.where(table.state == State.COMMITTED.value, _ranges.c.gap).order_by(table.id, _ranges.c.shard)
     return [(row.transaction_id, _range(row)) for row in connection.execute(query)]
 
 
-def _changed_since(since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+def changed_since(since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     """Of transactions: ids begin with the time of the plan, so their index bounds the look; a commit may come later."""
     table = _transactions.c
     return table.id >= f"{since - _PLANNED_BEFORE:{ID_TIME}}", table.changed >= since

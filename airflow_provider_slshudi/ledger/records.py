@@ -406,7 +406,7 @@ class PartitionRow:
         times: how often it became complete.
         gaps: how many ranges of logs that the service had dropped were recorded while it was open.
         place: of the last commit that wrote to it; 0: none did.
-        kind: of that commit.
+        kind: of that commit; while the partition is open, of a backfill or replay rather than of the tail.
         opened: the service's time (unix seconds) up to which all has to be committed before it is complete again.
         completed: when it became complete last (UTC).
     """
@@ -443,13 +443,13 @@ class PartitionRow:
             rows=self.rows + rows,
             commits=self.commits + 1,
             place=place,
-            kind=kind,
+            kind=kind if was_complete or self.kind is Kind.TAIL else self.kind,
             state=PartitionState.REOPENED if was_complete else self.state,
             opened=looked if was_complete else self.opened,
         )
 
     def lost(self, ranges: int) -> PartitionRow:
-        """After a commit that recorded gaps, whose logs may have been its own."""
+        """After commits that recorded gaps, whose logs may have been its own."""
         return replace(self, gaps=self.gaps + ranges)
 
     def is_complete(self, watermark: int, lateness: int) -> bool:
@@ -519,6 +519,27 @@ class Consumer:
     def key(self) -> str:
         """What is taken, as a text that is the same each time it is given: for sinks that keep what they have."""
         return f"{self.pipeline}/{self.name}/{self.confirmed + 1}-{self.taken}"
+
+    @property
+    def run(self) -> tuple[str, str, str]:
+        """The Airflow (empty: not known), the DAG and the run of who took it; see `transaction.dangling.claimant`."""
+        airflow, _, name = (self.taker or "").partition("|")
+        dag_id, _, run_id = name.partition("/")
+        return airflow, dag_id, run_id
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerLag:
+    """How far a consumer is behind.
+
+    Attributes:
+        behind: commits, or completions of partitions, that it has not confirmed.
+        since: when the ledger heard of the first of these (UTC); None where there is none.
+    """
+
+    consumer: Consumer
+    behind: int
+    since: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

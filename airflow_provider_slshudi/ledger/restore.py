@@ -52,13 +52,14 @@ def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBa
     for table in (models.transactions, models.coverage):
         connection.execute(delete(table).where(table.c.pipeline == pipeline))
     _begin_shards(connection, pipeline, batches, kept)
-    last = max(places.values(), default=0)
+    last = reads.last_place(connection, pipeline)
     for batch in sorted(batches, key=lambda batch: batch.completed):
         # Consumers have come as far as these places; what the ledger had not heard of follows.
         place = places.get(batch.instant)
         if place is None:
             last = place = last + 1
         _insert(connection, pipeline, batch, place)
+    reads.set_last_place(connection, pipeline, last)
     cover(connection, pipeline, [item for batch in batches for item in batch.ranges])
 
 

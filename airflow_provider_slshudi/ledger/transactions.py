@@ -273,6 +273,7 @@ def committed(
         learn_density(connection, transaction.pipeline, reads.totals(connection, id))
         place = reads.last_place(connection, transaction.pipeline) + 1
         connection.execute(update(_transactions).where(_transactions.c.id == id).values(place=place))
+        reads.set_last_place(connection, transaction.pipeline, place)
 
     values = {"completed": completed}
     return _change(connection, id, token, State.COMMITTED, values, values | dict(more), settle)

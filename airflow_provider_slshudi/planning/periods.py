@@ -38,16 +38,17 @@ class Periods:
         """The period of a partition's value; None of a value that names none, such as that of rows without a time."""
         try:
             local = datetime.strptime(value, _FORMATS[self.every])
-        except ValueError:
+            (begin, _), (end, last) = self._unix(local), self._unix(self._later(local))
+        except (ValueError, OverflowError):  # the first and last years that there are have moments outside of them
             return None
-        begin, end = self._unix(local), self._unix(self._later(local))
+        if last > end and self._value(last - 1) == value:
+            end = last  # clocks that were set back came to this period again behind the next one
         # An hour that the clocks skip holds no time.
         return Period(value, begin, end) if begin < end else None
 
     def at(self, unix_seconds: int) -> Period:
         """The period in which a moment lies."""
-        local = datetime.fromtimestamp(unix_seconds, ZoneInfo(self.timezone))
-        period = self.of(local.strftime(_FORMATS[self.every]))
+        period = self.of(self._value(unix_seconds))
         if period is None:
             raise ValueError(f"no {self.every} of {self.timezone} holds {unix_seconds}")
         return period
@@ -58,24 +59,22 @@ class Periods:
             yield period
             since = period.end
 
-    @property
-    def seconds(self) -> int:
-        """How long the longest usual one is."""
-        return {"hour": 3_600, "day": 90_000, "month": 31 * 86_400 + 3_600}[self.every]
+    def _value(self, unix_seconds: int) -> str:
+        return datetime.fromtimestamp(unix_seconds, ZoneInfo(self.timezone)).strftime(_FORMATS[self.every])
 
     def _later(self, local: datetime) -> datetime:
         if self.every == "month":
             return local.replace(year=local.year + local.month // 12, month=local.month % 12 + 1)
         return local + (timedelta(hours=1) if self.every == "hour" else timedelta(days=1))
 
-    def _unix(self, local: datetime) -> int:
-        """The first moment at which the clocks show that time, or, where they skip it, a later one."""
+    def _unix(self, local: datetime) -> tuple[int, int]:
+        """The first and the last moment at which the clocks show that time, or, where they skip it, a later one."""
         zone = ZoneInfo(self.timezone)
         # Of a time that is skipped, one answer is before the skip and the other behind it.
         early, late = sorted(int(local.replace(tzinfo=zone, fold=fold).timestamp()) for fold in (0, 1))
         if datetime.fromtimestamp(early, zone).replace(tzinfo=None) == local:
-            return early
-        first = bisect_left(
+            return early, late
+        skip = bisect_left(
             range(early, late), local, key=lambda moment: datetime.fromtimestamp(moment, zone).replace(tzinfo=None)
         )
-        return early + first
+        return early + skip, early + skip

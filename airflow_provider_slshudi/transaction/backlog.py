@@ -118,7 +118,10 @@ def _look(
     since = _since(service, shard_ends, first_cursors, looked)
     if work.pipeline.lateness is not None and listed is not None:
         safely = listed - SERVICE_CLOCKS_SECONDS
-        work.ledger.save_look(name, safely, _marks(shard_ends, first_cursors, since, looked, safely))
+        marks = _marks(shard_ends, first_cursors, since, looked, safely)
+        # What came until the ends were known may lie on either side of them.
+        seconds = round((work.ledger.now() - now).total_seconds()) + 2 * SERVICE_CLOCKS_SECONDS
+        work.ledger.save_look(name, safely, marks, seconds)
     ages = [moment for moment in since.values() if moment is not None]
     sighting = BacklogSample(
         now,
@@ -155,7 +158,8 @@ def _marks(
         received, cursor = since.get(shard.shard), unread.get(shard.shard)
         was_asked = looked is None or shard.before is None or (cursor is not None and cursor < shard.before)
         if cursor is not None and received is not None and was_asked:
-            marks[shard.shard].append(Mark(cursor, received))
+            # A machine whose clock is behind may have stamped a later log with an earlier time.
+            marks[shard.shard].append(Mark(cursor, received - SERVICE_CLOCKS_SECONDS))
     return marks
 
 

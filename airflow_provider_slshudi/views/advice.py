@@ -125,6 +125,12 @@ ADVICE: Mapping[str, Advice] = {
     "Fenced": _nothing("Nothing: another run decided the batch, and this one is over."),
     "IllegalTransition": _RECOVERED,
     "RangeConflict": _nothing("Nothing: the next run plans again."),
+    "ConsumerUnderWay": _nothing("Nothing: it is given to another run once the one that has taken it is over."),
+    "ConsumerFenced": _nothing("Nothing: another run has taken it since, and confirms it."),
+    "ConsumerBehind": Advice(
+        "Do what the message says: read what is still there if the consumer needs it, then set its place by `slshudi "
+        "consumers move`. Let it run more often, or raise its `hold`."
+    ),
     "PipelineConflict": _again(
         "First put the source and the table's path in the pipeline's file back to what the message names. A pipeline "
         "of its own needs another name and table.",

@@ -80,7 +80,7 @@ def test_all_that_a_pipeline_needs_is_looked_at_and_nothing_is_changed(
         "ledger slshudi_ledger": {"connection", "tables", "TLS", "lease", "database's clock"},
         "Airflow": {"executor", "parallelism", "heartbeat", "test button", "DAGs", "pipelines"},
         "pipeline ad_events": {"file", "connection", "shards", "cursors", "retention", "service's clock", "Spark"}
-        | {"alerts", "table", "table's files", "table's owner"},
+        | {"alerts", "consumers", "table", "table's files", "table's owner"},
     }
     assert {about: {check for of, check in found if of == about} for about in wanted} == wanted
     # Where tests run, jars and archive may not be there yet.

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -146,7 +145,8 @@ def test_the_session_of_the_page_is_one_as_the_package_has_it() -> None:
 
 
 def test_an_hour_is_complete_once_nothing_of_it_is_unread(clicks: Clicks) -> None:
-    lag, hour, *_ = answer("Is nine", "shell")
+    partitions, lag, hour, *_ = answer("Is nine", "shell")
+    assert "declares no `table.partition.lateness`" in clicks.slshudi(partitions)
     now = datetime.now(timezone.utc).replace(microsecond=0)
     span = {
         "2026-01-31T08:00:00+08:00": (now - timedelta(minutes=30)).isoformat(),
@@ -375,10 +375,7 @@ def test_a_table_that_was_restored_to_before_a_mistake_in_the_file_has_its_logs_
 
 
 def test_a_dag_on_the_tables_asset_reads_each_row_once(clicks: Clicks) -> None:
-    variables: dict[str, str] = {}
     scenario, names = clicks.scenario, clicks.python(answer("How do I read only new", "python")[3])
-    names["Variable"] = SimpleNamespace(get=variables.get, set=variables.__setitem__)
-    names["LedgerHook"] = lambda: SimpleNamespace(ledger_as_it_is=lambda: scenario.work.ledger)
     read = names["dag"].get_task("read_new").python_callable
     read()
     waiting = scenario.prepare_next(40)
