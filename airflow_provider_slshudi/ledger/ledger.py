@@ -364,6 +364,7 @@ class Ledger:
             return audit(connection, pipeline)
 
     save_look = _writing(partition_rows.save_look)
+    lose = _writing(partition_rows.lose)
     fold = _writing(partition_rows.fold)
     partitions = _reading(partition_rows.partitions)
     completions = _reading(partition_rows.completions)

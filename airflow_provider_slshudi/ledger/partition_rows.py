@@ -17,6 +17,7 @@ from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.models import upsert
 from airflow_provider_slshudi.ledger.records import (
     GONE,
+    LATE,
     Completion,
     Kind,
     PartitionRow,
@@ -60,8 +61,11 @@ def save_look(
     """
     reads.lock_pipeline(connection, pipeline)
     table = models.shards
+    before = connection.execute(select(_pipelines.c.looked).where(_pipelines.c.name == pipeline)).scalar()
     for shard, state in _shards(connection, pipeline).items():
-        content = [list(mark) for mark in kept(state, marks.get(shard, ()))]
+        # A shard without a mark was not on the list before this one: it had received nothing by then.
+        empty_until = [Mark(state.first, before)] if before is not None and not state.marks else []
+        content = [list(mark) for mark in kept(state, [*empty_until, *marks.get(shard, ())])]
         if content != [list(mark) for mark in state.marks]:
             of_shard = (table.c.pipeline == pipeline) & (table.c.shard == shard)
             connection.execute(update(table).where(of_shard).values(marks=content))
@@ -76,6 +80,23 @@ def save_look(
         if (moment := connection.execute(planned.order_by(_transactions.c.id).limit(1)).scalar()) is not None:
             begin = min(begin, int(moment.timestamp()) + asked)
         connection.execute(update(_pipelines).where(_pipelines.c.name == pipeline).values(began=begin))
+
+
+def lose(connection: Connection, pipeline: str, before: int, shards: int) -> None:
+    """Keeps that logs are lost of which no cursors are known, so that partitions tell of it as of gaps.
+
+    Args:
+        connection: of a writing transaction.
+        pipeline: its name.
+        before: all of them were received before this time, unix seconds.
+        shards: how many shards lost some.
+    """
+    reads.lock_pipeline(connection, pipeline)
+    is_it, table = _pipelines.c.name == pipeline, _partitions.c
+    losses = connection.execute(select(_pipelines.c.losses).where(is_it)).scalar() or []
+    connection.execute(update(_pipelines).where(is_it).values(losses=[*losses, *[before] * shards]))
+    awaited = (table.pipeline == pipeline, table.state.in_(_AWAITED), table.begin < before)
+    connection.execute(update(_partitions).where(*awaited).values(gaps=table.gaps + shards))
 
 
 def fold(
@@ -248,7 +269,7 @@ def _commit(
 def _new(
     connection: Connection, pipeline: str, periods: Iterable[Period], since: int | None, place: int
 ) -> dict[str, PartitionRow]:
-    """Partitions that are not there yet, with the gaps that commits up to a place recorded since these began."""
+    """Partitions that are not there yet, with the gaps that were recorded since these began, by a place's commit."""
     rows = {period.value: PartitionRow.empty(period, since) for period in periods}
     begins = [item.begin for item in rows.values() if item.is_awaited]
     if not begins:
@@ -257,7 +278,8 @@ def _new(
     query = select(table.changed).join(_ranges, _ranges.c.transaction_id == table.id)
     query = query.where(table.pipeline == pipeline, table.place <= place, _ranges.c.gap, *reads.changed_since(oldest))
     gaps = [moment.timestamp() for moment in connection.execute(query).scalars()]
-    return {value: item.lost(sum(moment >= item.begin for moment in gaps)) for value, item in rows.items()}
+    losses = connection.execute(select(_pipelines.c.losses).where(_pipelines.c.name == pipeline)).scalar() or []
+    return {value: item.lost(sum(moment > item.begin for moment in (*gaps, *losses))) for value, item in rows.items()}
 
 
 def _is_under_way(connection: Connection, pipeline: str, acts: Sequence[str]) -> bool:
@@ -277,7 +299,11 @@ def _shards(connection: Connection, pipeline: str) -> dict[int, ShardState]:
     covered = by_shard(reads.coverage(connection, pipeline))
     return {
         item.id: ShardState(
-            item.first, item.end if item.end_known else None, covered.get(item.id, []), marks_of[item.id]
+            item.first,
+            item.end if item.end_known else None,
+            covered.get(item.id, []),
+            marks_of[item.id],
+            item.status == LATE,
         )
         for item in reads.shards(connection, pipeline)
         if item.status != GONE or item.end is not None
