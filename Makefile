@@ -3,7 +3,7 @@ VENV := .venv
 # Many tests wait for processes that they start, so three files go on at a time on two cores; the longest come first.
 TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist airflows docs test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos topology hosts outage starts kubernetes crash-matrix crash-matrix-s3 crash-matrix-hdfs canary histories worlds disks differential readers fuzz bench bench-fixed bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
+.PHONY: help setup demo dist airflows docs test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos handoff topology hosts outage starts kubernetes crash-matrix crash-matrix-s3 crash-matrix-hdfs canary histories worlds disks differential readers fuzz bench bench-fixed bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -56,6 +56,9 @@ soak-tables: setup ## Five hundred small batches beside table services; columns 
 
 chaos: setup ## Two hundred batches under Airflow while random processes are killed; SEED=42 chooses the kills, FLEET=1 one DAG
 	@$(VENV)/bin/python -m tests.exact --trouble chaos $(if $(FLEET),--fleet) $(if $(SEED),--seed $(SEED))
+
+handoff: setup ## The same with three consumers behind one pipeline, one of which dies; asset events are dropped, doubled, delayed
+	@$(VENV)/bin/python -m tests.exact --trouble handoff $(if $(SEED),--seed $(SEED))
 
 topology: setup ## Two hundred batches on what several machines run, all of it killed at random (Debian's redis-server); throughput on it
 	@command -v redis-server >/dev/null || { echo "topology: install Debian's redis-server first" >&2; exit 1; }

@@ -43,7 +43,7 @@ class WatchedLedger(Ledger):
 
     def save_look(self, pipeline: str, looked: int, *rest: Any) -> None:
         super().save_look(pipeline, looked, *rest)
-        marks: Mapping[int, Sequence[Mark]] = rest[-1]
+        marks: Mapping[int, Sequence[Mark]] = rest[0]
         ends = {shard.id: shard.end or 0 for shard in self.shards(pipeline)}
         self.looks.append(Look(looked, ends, frozenset(marks)))
 
@@ -372,7 +372,7 @@ class History:
         self._tail(skips=True)
         shards = {shard.id: shard for shard in self.ledger.shards(NAME)}
         could_be, looked = self.truth.could_be(shards), self.ledger.looks[-1].looked
-        if not self.faults and could_be != looked:
+        if not self.faults and (could_be is None or could_be < looked):
             covered = by_shard(self.ledger.coverage(NAME))
             self.faults.append(f"all received until {looked} is read, which looks do not show: {shards}, {covered}")
 
