@@ -10,7 +10,7 @@ from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
 
 from airflow_provider_slshudi.ledger import models, reads
 from airflow_provider_slshudi.ledger.engine import now
@@ -62,18 +62,22 @@ def save_look(
     reads.lock_pipeline(connection, pipeline)
     table = models.shards
     before = connection.execute(select(_pipelines.c.looked).where(_pipelines.c.name == pipeline)).scalar()
+    changed = []
     for shard, state in _shards(connection, pipeline).items():
         # A shard without a mark was not on the list before this one: it had received nothing by then.
         empty_until = [Mark(state.first, before)] if before is not None and not state.marks else []
-        content = [list(mark) for mark in kept(state, [*empty_until, *marks.get(shard, ())])]
-        if content != [list(mark) for mark in state.marks]:
-            of_shard = (table.c.pipeline == pipeline) & (table.c.shard == shard)
-            connection.execute(update(table).where(of_shard).values(marks=content))
+        content = kept(state, [*empty_until, *marks.get(shard, ())])
+        if content != state.marks:
+            changed.append({"of_shard": shard, "marks": content})
+    if changed:
+        of_shard = (table.c.pipeline == pipeline) & (table.c.shard == bindparam("of_shard"))
+        connection.execute(update(table).where(of_shard), changed)
     is_newer = func.coalesce(_pipelines.c.looked, 0) < looked
     connection.execute(update(_pipelines).where(_pipelines.c.name == pipeline, is_newer).values(looked=looked))
     # The pipeline reads from the first log that is unread at its first look; where none is, from that look on.
-    first = watermark(_shards(connection, pipeline).values(), looked)
-    if first is not None and began(connection, pipeline) is None:
+    if began(connection, pipeline) is not None:
+        return
+    if (first := watermark(_shards(connection, pipeline).values(), looked)) is not None:
         begin = first if first < looked else looked + asked
         # A lateness that is declared later: the first batch was planned once the begin of each shard was known.
         planned = select(_transactions.c.created).where(_transactions.c.pipeline == pipeline)

@@ -261,6 +261,14 @@ def ranges(connection: Connection, id: str) -> list[Range]:
     return [_range(row) for row in _range_rows(connection, id)]
 
 
+def ranges_of(connection: Connection, ids: Sequence[str]) -> dict[str, list[Range]]:
+    """The ranges of several transactions, each one's sorted; a transaction without any is not there."""
+    ranges_by_id: dict[str, list[Range]] = {}
+    for row in _range_rows(connection, *ids):
+        ranges_by_id.setdefault(row.transaction_id, []).append(_range(row))
+    return ranges_by_id
+
+
 def totals(connection: Connection, id: str) -> list[RangeTotals]:
     """What was read from a transaction's ranges; none before PREPARED, none for gaps."""
     return [
@@ -409,15 +417,15 @@ def transactions_of(connection: Connection, query: Select[Any]) -> list[Transact
     return [Transaction(**(row | {"kind": Kind(row["kind"]), "state": State(row["state"])})) for row in fields]
 
 
-def _range_rows(connection: Connection, id: str) -> list[Row[Any] | StoredRange]:
-    old = models.packed.c
+def _range_rows(connection: Connection, *ids: str) -> list[Row[Any] | StoredRange]:
+    old, (id_, *others) = models.packed.c, _ranges.c
     query = union_all(
-        select(*_ranges.c, _NO_CONTENT.label("content")).where(_ranges.c.transaction_id == id),
-        select(*(null() for _ in _ranges.c), old.ranges).where(old.transaction_id == id),
+        select(id_, *others, _NO_CONTENT.label("content")).where(id_.in_(SOME)),
+        select(old.transaction_id, *(null() for _ in others), old.ranges).where(old.transaction_id.in_(SOME)),
     )
     rows: list[Row[Any] | StoredRange] = []
-    for row in connection.execute(query):
-        rows += [row] if row.content is None else unpack_ranges(id, row.content)
+    for row in (row for part in parts(ids) for row in connection.execute(query, part)):
+        rows += [row] if row.content is None else unpack_ranges(row.transaction_id, row.content)
     return sorted(rows, key=lambda row: (row.shard, row.begin_cursor))
 
 
