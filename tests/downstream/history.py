@@ -294,7 +294,7 @@ class History:
             return
         read = subtract(planned, lost)
         cursors = [(shards[item.shard], cursor) for item in read for cursor in range(item.begin, item.end)]
-        hours = Counter(_hour(shard.log(cursor).event) for shard, cursor in cursors)
+        hours = Counter(hour_of(shard.log(cursor).event) for shard, cursor in cursors)
         partitions = {f"event_date={value}": count for value, count in hours.items()}
         totals = [RangeTotals(item, len(item), len(item) * 1_000, 1, 2) for item in read]
         self.ledger.prepared(batch.transaction.id, 1, {}, totals, lost, partitions=partitions)
@@ -332,7 +332,7 @@ class History:
         """Completes what is complete, and compares that with the truth."""
         known = {shard.id: shard for shard in self.ledger.shards(NAME)}
         for item in complete(self.ledger, self.pipeline):
-            begin = int(_time_of(item.value))
+            begin = int(time_of(item.value))
             self.figures["completed"] += 1
             self.figures["reopened"] += item.times > 1
             self.figures["with gaps"] += item.gaps > 0
@@ -377,10 +377,10 @@ class History:
             self.faults.append(f"all received until {looked} is read, which looks do not show: {shards}, {covered}")
 
 
-def _hour(event: int) -> str:
+def hour_of(event: int) -> str:
     moment = EPOCH.fromtimestamp(event, EPOCH.tzinfo)
     return f"{moment:%Y-%m-%d-%H}"
 
 
-def _time_of(value: str) -> float:
+def time_of(value: str) -> float:
     return EPOCH.strptime(f"{value} +0000", "%Y-%m-%d-%H %z").timestamp()
