@@ -176,7 +176,7 @@ def last(
     if state is not None:
         query = query.where(_transactions.c.state == state.value)
     if since is not None:
-        query = query.where(*changed_since(since))
+        query = query.where(*_changed_since(since))
     return transactions_of(connection, query.order_by(_transactions.c.id.desc()).limit(limit))
 
 
@@ -318,12 +318,12 @@ def gaps(connection: Connection, pipeline: str, since: datetime) -> list[tuple[s
     """
     table = _transactions.c
     query = select(_ranges).join(_transactions, _ranges.c.transaction_id == table.id).where(table.pipeline == pipeline)
-    query = query.where(*changed_since(since))
+    query = query.where(*_changed_since(since))
     query = query.where(table.state == State.COMMITTED.value, _ranges.c.gap).order_by(table.id, _ranges.c.shard)
     return [(row.transaction_id, _range(row)) for row in connection.execute(query)]
 
 
-def changed_since(since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+def _changed_since(since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     """Of transactions: ids begin with the time of the plan, so their index bounds the look; a commit may come later."""
     table = _transactions.c
     return table.id >= f"{since - _PLANNED_BEFORE:{ID_TIME}}", table.changed >= since
