@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import count
 from typing import Any
 
 import pytest
@@ -41,11 +42,13 @@ def ledgers_clock(patch: pytest.MonkeyPatch) -> None:
 def before_folding(patch: pytest.MonkeyPatch) -> None:
     """Partitions are completed while commits are not folded yet."""
 
-    def one(*args: Any) -> tuple[int, bool]:
-        return _commit(*args)[0], False
+    calls = count()
 
-    patch.setattr(partition_rows, "_COMMITS", 1)
-    patch.setattr(partition_rows, "_commit", one)
+    def later(*args: Any) -> tuple[int, bool]:
+        *_, folded, _ = args
+        return (folded, False) if next(calls) % 2 else _commit(*args)
+
+    patch.setattr(partition_rows, "_commit", later)
 
 
 def new_shards(patch: pytest.MonkeyPatch) -> None:
