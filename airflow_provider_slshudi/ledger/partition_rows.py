@@ -89,7 +89,8 @@ def save_look(
         # A lateness that is declared later: the first batch was planned once the begin of each shard was known.
         planned = select(_transactions.c.created).where(_transactions.c.pipeline == pipeline)
         if (moment := connection.execute(planned.order_by(_transactions.c.id).limit(1)).scalar()) is not None:
-            begin = min(begin, int(moment.timestamp()) + asked)
+            # So long ago by the ledger's clock, which may differ from the service's.
+            begin = min(begin, looked + asked - int((now(connection) - moment).total_seconds()))
         connection.execute(update(_pipelines).where(_pipelines.c.name == pipeline).values(began=begin))
 
 
