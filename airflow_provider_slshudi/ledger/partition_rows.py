@@ -68,11 +68,11 @@ def save_look(
     """
     reads.lock_pipeline(connection, pipeline)
     table = models.shards
-    before = connection.execute(select(_pipelines.c.looked).where(_pipelines.c.name == pipeline)).scalar()
+    former_look = connection.execute(select(_pipelines.c.looked).where(_pipelines.c.name == pipeline)).scalar()
     changed = []
     for shard, state in _shards(connection, pipeline).items():
         # A shard without a mark was not on the list before this one: it had received nothing by then.
-        empty_until = [Mark(state.first, before)] if before is not None and not state.marks else []
+        empty_until = [Mark(state.first, former_look)] if former_look is not None and not state.marks else []
         content = kept(state, [*empty_until, *marks.get(shard, ())])
         if content != state.marks:
             changed.append({"of_shard": shard, "marks": content})
@@ -272,13 +272,15 @@ def _commit(
     counts: dict[str, int] = {}
     for part in reads.parts([item.id for item in commits]):
         counts.update((id_, count) for id_, count in connection.execute(gaps, part))
-    lost = [Loss(int(item.changed.timestamp()) + 1, counts[item.id]) for item in commits if item.id in counts]
-    losses += lost
-    new = _new((period for period, *_ in written if period.value not in rows), since, losses)
-    rows |= new
+    new_losses = [Loss(int(item.changed.timestamp()) + 1, counts[item.id]) for item in commits if item.id in counts]
+    losses += new_losses
+    new_rows = _new((period for period, *_ in written if period.value not in rows), since, losses)
+    rows |= new_rows
     for period, count, commit in written:
         rows[period.value] = rows[period.value].written(count, commit.place, Kind(commit.kind), looked)
-    rows |= {value: _lost(item, lost) for value, item in rows.items() if item.is_awaited and value not in new}
+    rows |= {
+        value: _lost(item, new_losses) for value, item in rows.items() if item.is_awaited and value not in new_rows
+    }
     return commits[-1].place if commits else folded, len(commits) == _COMMITS
 
 

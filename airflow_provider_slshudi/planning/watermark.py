@@ -26,7 +26,7 @@ class ShardState(NamedTuple):
         end: its last cursor; None: more may come.
         covered: its part of the coverage, sorted.
         marks: of looks at it.
-        is_doubtful: whether logs before `first` may be lost, which nobody has accepted yet.
+        is_doubtful: whether logs before `first` may be lost, which is not accepted yet.
     """
 
     first: int

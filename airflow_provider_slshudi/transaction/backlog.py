@@ -118,8 +118,8 @@ def _look(
     since = _since(service, shard_ends, first_cursors, looked)
     if work.pipeline.lateness is not None and listed is not None:
         safely = listed - SERVICE_CLOCKS_SECONDS
-        held = _still_held(service, first_cursors)
-        marks = _marks(shard_ends, held, since, looked, safely)
+        readable_cursors = _still_held(service, first_cursors)
+        marks = _marks(shard_ends, readable_cursors, since, looked, safely)
         # What came until the ends were known may lie on either side of them.
         seconds = round((work.ledger.now() - now).total_seconds()) + 2 * SERVICE_CLOCKS_SECONDS
         work.ledger.save_look(name, safely, marks, seconds)

@@ -428,8 +428,8 @@ def _refreshed(
     if save:
         reach(Point.PLAN_LEASED)
         renew()
-        if not ledger_shards and (before := _lost_before(work, service, listed_shards.values())) is not None:
-            work.ledger.lose(name, before, 1)
+        if not ledger_shards and (expired_before := _lost_before(work, service, listed_shards.values())):
+            work.ledger.lose(name, expired_before, 1)
         # Also shards that only the table told of: without the ledger they would be asked for only once.
         saved_shards = [replace(shard, status=LATE) if shard.id in late else shard for shard in present_shards]
         work.ledger.save_shards(name, [*saved_shards, *gone_shards])
@@ -471,8 +471,9 @@ def _lost_before(work: Work, service: LogService, listed: Iterable[Shard]) -> in
         return None
     retention, changed = _retention(service) or (LEAST_RETENTION_SECONDS, 0)
     now = time.time()
-    before = int(now - (LEAST_RETENTION_SECONDS if now - changed < retention else retention)) + _CLOCKS_SECONDS
-    return before if start == "begin" or int(start) < before else None
+    age = LEAST_RETENTION_SECONDS if now - changed < retention else retention
+    expired_before = int(now - age) + _CLOCKS_SECONDS
+    return expired_before if start == "begin" or int(start) < expired_before else None
 
 
 def _retention(service: LogService) -> tuple[int, int] | None:
