@@ -60,7 +60,7 @@ def test_a_shard_that_was_found_too_late_holds_all_until_its_loss_is_accepted(le
 
 
 def test_a_shard_that_is_gone_counts_until_its_end_is_covered(ledger: Ledger) -> None:
-    look(ledger, NINE - HOUR, shard(0, 10, 10), shard(1, 50, 60))
+    look(ledger, NINE - HOUR, shard(0, 10, 10), shard(1, 50, 60), of_1=Mark(50, NINE - HOUR))
     ledger.save_shards(NAME, [shard(1, 50, 60, GONE)])
     look(ledger, NINE + HOUR + LATENESS, shard(0, 10, 10))
     assert told(ledger) == []
