@@ -430,6 +430,8 @@ def _refreshed(
         renew()
         if not ledger_shards and (expired_before := _lost_before(work, service, listed_shards.values())):
             work.ledger.lose(name, expired_before, 1)
+        if unseen := _unseen(ledger_shards.keys(), listed_shards.keys()):
+            work.ledger.lose(name, int(work.ledger.now().timestamp()), unseen)
         # Also shards that only the table told of: without the ledger they would be asked for only once.
         saved_shards = [replace(shard, status=LATE) if shard.id in late else shard for shard in present_shards]
         work.ledger.save_shards(name, [*saved_shards, *gone_shards])
@@ -459,6 +461,13 @@ def _late(service: LogService, doubtful: list[Shard]) -> frozenset[int]:
         for shard in doubtful
         if now - shard.created >= (LEAST_RETENTION_SECONDS if changed > shard.created else retention) - _CLOCKS_SECONDS
     )
+
+
+def _unseen(known: Collection[int], listed: Collection[int]) -> int:
+    """How many shards came and went between two lists: the service counts shards up, and keeps each for a day."""
+    if not known or not listed:
+        return 0
+    return len(set(range(max(known) + 1, max(listed))) - set(listed))
 
 
 def _lost_before(work: Work, service: LogService, listed: Iterable[Shard]) -> int | None:

@@ -20,7 +20,7 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 7, 9])
+@pytest.mark.parametrize("seed", [1, 2, 9, 1047])
 def test_a_partition_is_complete_neither_too_early_nor_too_late(seed: int) -> None:
     history = drawn(seed)
     assert not history.faults, f"seed {seed}: {history.faults[0]}"

@@ -81,9 +81,9 @@ class Truth:
             return ""
         if cursor in self.gaps[shard.id]:
             return "" if is_told else "it is in a gap that is not told"
-        if known is None:
-            return "its shard is not known"
         is_lost = shard.deleted or cursor < shard.held
+        if known is None:
+            return "" if shard.deleted and is_told else "its shard is not known"
         if shard.id in self.ours and cursor < known.first:
             if self.start == "begin":
                 return "" if is_told else "it was lost before the pipeline began, which is not told"
