@@ -3,7 +3,7 @@ VENV := .venv
 # Many tests wait for processes that they start, so three files go on at a time on two cores; the longest come first.
 TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist airflows docs test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos topology hosts outage starts kubernetes crash-matrix crash-matrix-s3 crash-matrix-hdfs canary histories worlds disks differential readers fuzz bench bench-fixed bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
+.PHONY: help setup demo dist airflows docs test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos handoff topology hosts outage starts kubernetes crash-matrix crash-matrix-s3 crash-matrix-hdfs canary histories worlds disks differential readers fuzz bench bench-fixed bench-consumers bench-fleet bench-sustained bench-exactness bench-growth bench-skipping bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -57,6 +57,9 @@ soak-tables: setup ## Five hundred small batches beside table services; columns 
 chaos: setup ## Two hundred batches under Airflow while random processes are killed; SEED=42 chooses the kills, FLEET=1 one DAG
 	@$(VENV)/bin/python -m tests.exact --trouble chaos $(if $(FLEET),--fleet) $(if $(SEED),--seed $(SEED))
 
+handoff: setup ## The same with three consumers behind one pipeline, one of which dies; asset events are dropped, doubled, delayed
+	@$(VENV)/bin/python -m tests.exact --trouble handoff $(if $(SEED),--seed $(SEED))
+
 topology: setup ## Two hundred batches on what several machines run, all of it killed at random (Debian's redis-server); throughput on it
 	@command -v redis-server >/dev/null || { echo "topology: install Debian's redis-server first" >&2; exit 1; }
 	@$(VENV)/bin/python tools/setup.py extra topology
@@ -89,9 +92,10 @@ kubernetes: setup ## Batches on Kubernetes' own API server, which is built once 
 canary: setup ## A secret in every connection, everything run, refused and crashed, then all searched for the secrets
 	@$(VENV)/bin/python -m tests.canary
 
-histories: setup ## A thousand drawn histories of puts, splits and merges, planned, then with real batches: each key holds its last put
+histories: setup ## Drawn histories of puts, splits and merges, with real batches, too: each key holds its last put, each hour is complete in time
 	@$(VENV)/bin/python -m tests.planning.histories --count 1000 $(if $(SEED),--seed $(SEED))
 	@$(VENV)/bin/python -m tests.exact --trouble soak-splits --cases 20 $(if $(SEED),--seed $(SEED))
+	@$(VENV)/bin/python -m tests.downstream.histories --count 500 --served 20 $(if $(SEED),--seed $(SEED))
 
 worlds: setup ## Five hundred drawn worlds: zones, clocks, locales, users, disks, hands; SEED=7 repeats one
 	@$(VENV)/bin/python -m tests.exact --trouble worlds $(if $(SEED),--world $(SEED))
@@ -140,6 +144,9 @@ bench-upsert: setup ## A million updates into twenty million rows, beside Hudi's
 
 soak-upsert: setup ## Two hundred batches of upserts with processes killed at random, beside a model; SEED=42 chooses all
 	@$(VENV)/bin/python -m tests.exact --trouble soak-upsert $(if $(SEED),--seed $(SEED))
+
+bench-consumers: setup ## What a hundred consumers pay for the next commits after a hundred thousand; what a fold costs over a thousand shards
+	@$(VENV)/bin/python benchmarks/consumers.py
 
 bench-growth: setup ## What a batch costs over thousands of shards and a million past transactions
 	@$(VENV)/bin/python benchmarks/growth.py

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.pipeline_rows import COMMANDS
 from airflow_provider_slshudi.ledger.records import Completion, Consumer, Feed, Transaction
+from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.system.processes import is_gone
 from airflow_provider_slshudi.transaction.context import Run
 from airflow_provider_slshudi.transaction.dangling import Ended, claimant
@@ -151,12 +152,13 @@ def _changes(ledger: Ledger, taken: Consumer) -> Changes:
         changes.partitions.extend(map(_partition, ledger.completions(taken.pipeline, first - 1, last)))
     else:
         commits = ledger.commits(taken.pipeline, first - 1, last)
-        changes.commits.extend(_commit(ledger, item) for item in commits)
+        ranges = ledger.ranges_of([item.id for item in commits])
+        changes.commits.extend(_commit(item, ranges.get(item.id, [])) for item in commits)
     return changes
 
 
-def _commit(ledger: Ledger, item: Transaction) -> Commit:
-    ranges = [[part.shard, part.begin, part.end] for part in ledger.ranges(item.id) if not part.gap]
+def _commit(item: Transaction, read: Sequence[Range]) -> Commit:
+    ranges = [[part.shard, part.begin, part.end] for part in read if not part.gap]
     manifest = item.manifest or {}
     partitions = None if item.partitions is None else dict(item.partitions)
     named = item.place or 0, item.id, item.kind.value, item.instant or "", item.completed or ""

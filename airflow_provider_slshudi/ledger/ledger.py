@@ -344,6 +344,7 @@ class Ledger:
     latest_committed = _reading(reads.latest_committed)
     last_shard = _reading(reads.last_shard)
     ranges = _reading(reads.ranges)
+    ranges_of = _reading(reads.ranges_of)
     totals = _reading(reads.totals)
     coverage = _reading(reads.coverage)
     reserved = _reading(reads.reserved)
@@ -364,6 +365,7 @@ class Ledger:
             return audit(connection, pipeline)
 
     save_look = _writing(partition_rows.save_look)
+    lose = _writing(partition_rows.lose)
     fold = _writing(partition_rows.fold)
     partitions = _reading(partition_rows.partitions)
     completions = _reading(partition_rows.completions)

@@ -73,6 +73,7 @@ metadata = MetaData(
 # is the service's time (unix seconds) of the newest list of shards; `folded` the place up to which `partitions` know
 # what was committed; `places` the place of the newest commit; see `partition_rows`. All that the service received since
 # `began` is the pipeline's, and until `passed` the partitions that no batch wrote to are among `partitions`, too.
+# `losses` are what was lost; see `partition_rows.Loss`.
 pipelines = Table(
     f"{PREFIX}pipeline",
     metadata,
@@ -85,6 +86,7 @@ pipelines = Table(
     Column("places", BigInteger),
     Column("began", BigInteger),
     Column("passed", BigInteger),
+    Column("losses", JSON(none_as_null=True)),
     Column("created", UtcTime, nullable=False),
     **_MYSQL,
 )

@@ -6,17 +6,18 @@ import json
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
 
 from airflow_provider_slshudi.ledger import models, reads
 from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.models import upsert
 from airflow_provider_slshudi.ledger.records import (
     GONE,
+    LATE,
     Completion,
     Kind,
     PartitionRow,
@@ -41,6 +42,13 @@ class Folded(NamedTuple):
     has_more: bool
 
 
+class Loss(NamedTuple):
+    """Lost logs, received `before` then (unix seconds): so many `ranges`, or shards of which no cursors are known."""
+
+    before: int
+    ranges: int
+
+
 _AWAITED = [PartitionState.OPEN.value, PartitionState.REOPENED.value]
 _PARTITION = models.columns(_partitions, PartitionRow)
 _COMPLETION = models.columns(_completions, Completion)
@@ -60,22 +68,47 @@ def save_look(
     """
     reads.lock_pipeline(connection, pipeline)
     table = models.shards
+    former_look = connection.execute(select(_pipelines.c.looked).where(_pipelines.c.name == pipeline)).scalar()
+    changed = []
     for shard, state in _shards(connection, pipeline).items():
-        content = [list(mark) for mark in kept(state, marks.get(shard, ()))]
-        if content != [list(mark) for mark in state.marks]:
-            of_shard = (table.c.pipeline == pipeline) & (table.c.shard == shard)
-            connection.execute(update(table).where(of_shard).values(marks=content))
+        # A shard without a mark was not on the list before this one: it had received nothing by then.
+        empty_until = [Mark(state.first, former_look)] if former_look is not None and not state.marks else []
+        content = kept(state, [*empty_until, *marks.get(shard, ())])
+        if content != state.marks:
+            changed.append({"of_shard": shard, "marks": content})
+    if changed:
+        of_shard = (table.c.pipeline == pipeline) & (table.c.shard == bindparam("of_shard"))
+        connection.execute(update(table).where(of_shard), changed)
     is_newer = func.coalesce(_pipelines.c.looked, 0) < looked
     connection.execute(update(_pipelines).where(_pipelines.c.name == pipeline, is_newer).values(looked=looked))
     # The pipeline reads from the first log that is unread at its first look; where none is, from that look on.
-    first = watermark(_shards(connection, pipeline).values(), looked)
-    if first is not None and began(connection, pipeline) is None:
+    if began(connection, pipeline) is not None:
+        return
+    if (first := watermark(_shards(connection, pipeline).values(), looked)) is not None:
         begin = first if first < looked else looked + asked
         # A lateness that is declared later: the first batch was planned once the begin of each shard was known.
         planned = select(_transactions.c.created).where(_transactions.c.pipeline == pipeline)
         if (moment := connection.execute(planned.order_by(_transactions.c.id).limit(1)).scalar()) is not None:
-            begin = min(begin, int(moment.timestamp()) + asked)
+            # So long ago by the ledger's clock, which may differ from the service's.
+            begin = min(begin, looked + asked - int((now(connection) - moment).total_seconds()))
         connection.execute(update(_pipelines).where(_pipelines.c.name == pipeline).values(began=begin))
+
+
+def lose(connection: Connection, pipeline: str, before: int, shards: int) -> None:
+    """Keeps that logs are lost of which no cursors are known, so that partitions tell of it as of gaps.
+
+    Args:
+        connection: of a writing transaction.
+        pipeline: its name.
+        before: all of them were received before this time, unix seconds.
+        shards: how many shards lost some.
+    """
+    reads.lock_pipeline(connection, pipeline)
+    is_it, table = _pipelines.c.name == pipeline, _partitions.c
+    losses = connection.execute(select(_pipelines.c.losses).where(is_it)).scalar() or []
+    connection.execute(update(_pipelines).where(is_it).values(losses=[*losses, [before, shards]]))
+    awaited = (table.pipeline == pipeline, table.state.in_(_AWAITED), table.begin < before)
+    connection.execute(update(_partitions).where(*awaited).values(gaps=table.gaps + shards))
 
 
 def fold(
@@ -104,11 +137,12 @@ def fold(
     """
     reads.lock_pipeline(connection, pipeline)
     table = _pipelines.c
-    query = select(table.looked, table.folded, table.began, table.passed).where(table.name == pipeline)
-    looked, folded, begin, passed = connection.execute(query).one()
+    query = select(table.looked, table.folded, table.began, table.passed, table.losses).where(table.name == pipeline)
+    looked, folded, begin, passed, former_losses = connection.execute(query).one()
+    losses = [Loss(*loss) for loss in former_losses or ()]
     rows = _rows(connection, pipeline, _partitions.c.state.in_(_AWAITED))
     before = dict(rows)
-    folded, has_more = _commit(connection, pipeline, periods, prefix, since, rows, folded or 0, looked or 0)
+    folded, has_more = _commit(connection, pipeline, periods, prefix, since, rows, losses, folded or 0, looked or 0)
     shards = _shards(connection, pipeline)
     mark = watermark(shards.values(), looked)
     completions: list[Completion] = []
@@ -119,8 +153,7 @@ def fold(
         # The period in which the pipeline began may have had logs before that.
         whole = [period for period in ended if period.begin >= begin and period.value not in rows]
         stored_rows = _named(connection, pipeline, [period.value for period in whole])
-        empty = [period for period in whole if period.value not in stored_rows]
-        rows |= _new(connection, pipeline, empty, since, folded)
+        rows |= _new((period for period in whole if period.value not in stored_rows), since, losses)
         waits = _is_under_way(connection, pipeline, acts)
         last, moment = last_number(connection, pipeline), now(connection)
         done = [item for item in rows.values() if item.is_complete(mark, lateness)]
@@ -137,7 +170,8 @@ def fold(
     names = [name for name in PartitionRow.__dataclass_fields__ if name not in ("value", "begin", "end")]
     stored = [{"pipeline": pipeline, **asdict(item)} | _names(item) for item in changed]
     upsert(connection, _partitions, stored, names)
-    connection.execute(update(_pipelines).where(_pipelines.c.name == pipeline).values(folded=folded, passed=passed))
+    values = {"folded": folded, "passed": passed, "losses": losses or None}
+    connection.execute(update(_pipelines).where(table.name == pipeline).values(values))
     return Folded(completions, has_more)
 
 
@@ -217,12 +251,13 @@ def _commit(
     prefix: str,
     since: int | None,
     rows: dict[str, PartitionRow],
+    losses: list[Loss],
     folded: int,
     looked: int,
 ) -> tuple[int, bool]:
-    """Folds commits into `rows`; returns the place of the last one, and whether there may be more."""
+    """Folds commits into `rows` and `losses`; returns the place of the last one, and whether there may be more."""
     table = _transactions.c
-    query = select(table.id, table.place, table.kind, table.partitions)
+    query = select(table.id, table.place, table.kind, table.partitions, table.changed)
     query = query.where(table.pipeline == pipeline, table.place > folded).order_by(table.place).limit(_COMMITS)
     commits = connection.execute(query).all()
     written = [
@@ -232,32 +267,30 @@ def _commit(
         if (period := periods.of(path.removeprefix(prefix))) is not None
     ]
     rows |= _named(connection, pipeline, {period.value for period, *_ in written} - rows.keys())
-    last = commits[-1].place if commits else folded
-    new = _new(connection, pipeline, (period for period, *_ in written if period.value not in rows), since, last)
-    rows |= new
-    gaps = select(func.count()).where(_ranges.c.transaction_id.in_(reads.SOME), _ranges.c.gap)
-    lost = sum(connection.execute(gaps, part).scalar() or 0 for part in reads.parts([item.id for item in commits]))
+    gaps = select(_ranges.c.transaction_id, func.count()).where(_ranges.c.transaction_id.in_(reads.SOME), _ranges.c.gap)
+    gaps = gaps.group_by(_ranges.c.transaction_id)
+    counts: dict[str, int] = {}
+    for part in reads.parts([item.id for item in commits]):
+        counts.update((id_, count) for id_, count in connection.execute(gaps, part))
+    new_losses = [Loss(int(item.changed.timestamp()) + 1, counts[item.id]) for item in commits if item.id in counts]
+    losses += new_losses
+    new_rows = _new((period for period, *_ in written if period.value not in rows), since, losses)
+    rows |= new_rows
     for period, count, commit in written:
         rows[period.value] = rows[period.value].written(count, commit.place, Kind(commit.kind), looked)
-    if lost:
-        # Of new ones they are counted.
-        rows |= {value: item.lost(lost) for value, item in rows.items() if value not in new and item.is_awaited}
-    return last, len(commits) == _COMMITS
+    rows |= {
+        value: _lost(item, new_losses) for value, item in rows.items() if item.is_awaited and value not in new_rows
+    }
+    return commits[-1].place if commits else folded, len(commits) == _COMMITS
 
 
-def _new(
-    connection: Connection, pipeline: str, periods: Iterable[Period], since: int | None, place: int
-) -> dict[str, PartitionRow]:
-    """Partitions that are not there yet, with the gaps that commits up to a place recorded since these began."""
-    rows = {period.value: PartitionRow.empty(period, since) for period in periods}
-    begins = [item.begin for item in rows.values() if item.is_awaited]
-    if not begins:
-        return rows
-    table, oldest = _transactions.c, datetime.fromtimestamp(max(min(begins), 0), timezone.utc)
-    query = select(table.changed).join(_ranges, _ranges.c.transaction_id == table.id)
-    query = query.where(table.pipeline == pipeline, table.place <= place, _ranges.c.gap, *reads.changed_since(oldest))
-    gaps = [moment.timestamp() for moment in connection.execute(query).scalars()]
-    return {value: item.lost(sum(moment >= item.begin for moment in gaps)) for value, item in rows.items()}
+def _new(periods: Iterable[Period], since: int | None, losses: Sequence[Loss]) -> dict[str, PartitionRow]:
+    """Partitions that are not there yet, with the losses since these began."""
+    return {period.value: _lost(PartitionRow.empty(period, since), losses) for period in periods}
+
+
+def _lost(item: PartitionRow, losses: Iterable[Loss]) -> PartitionRow:
+    return item.lost(sum(loss.ranges for loss in losses if loss.before > item.begin))
 
 
 def _is_under_way(connection: Connection, pipeline: str, acts: Sequence[str]) -> bool:
@@ -277,7 +310,11 @@ def _shards(connection: Connection, pipeline: str) -> dict[int, ShardState]:
     covered = by_shard(reads.coverage(connection, pipeline))
     return {
         item.id: ShardState(
-            item.first, item.end if item.end_known else None, covered.get(item.id, []), marks_of[item.id]
+            item.first,
+            item.end if item.end_known else None,
+            covered.get(item.id, []),
+            marks_of[item.id],
+            item.status == LATE,
         )
         for item in reads.shards(connection, pipeline)
         if item.status != GONE or item.end is not None

@@ -176,7 +176,7 @@ def last(
     if state is not None:
         query = query.where(_transactions.c.state == state.value)
     if since is not None:
-        query = query.where(*changed_since(since))
+        query = query.where(*_changed_since(since))
     return transactions_of(connection, query.order_by(_transactions.c.id.desc()).limit(limit))
 
 
@@ -261,6 +261,14 @@ def ranges(connection: Connection, id: str) -> list[Range]:
     return [_range(row) for row in _range_rows(connection, id)]
 
 
+def ranges_of(connection: Connection, ids: Sequence[str]) -> dict[str, list[Range]]:
+    """The ranges of several transactions, each one's sorted; a transaction without any is not there."""
+    ranges_by_id: dict[str, list[Range]] = {}
+    for row in _range_rows(connection, *ids):
+        ranges_by_id.setdefault(row.transaction_id, []).append(_range(row))
+    return ranges_by_id
+
+
 def totals(connection: Connection, id: str) -> list[RangeTotals]:
     """What was read from a transaction's ranges; none before PREPARED, none for gaps."""
     return [
@@ -310,12 +318,12 @@ def gaps(connection: Connection, pipeline: str, since: datetime) -> list[tuple[s
     """
     table = _transactions.c
     query = select(_ranges).join(_transactions, _ranges.c.transaction_id == table.id).where(table.pipeline == pipeline)
-    query = query.where(*changed_since(since))
+    query = query.where(*_changed_since(since))
     query = query.where(table.state == State.COMMITTED.value, _ranges.c.gap).order_by(table.id, _ranges.c.shard)
     return [(row.transaction_id, _range(row)) for row in connection.execute(query)]
 
 
-def changed_since(since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+def _changed_since(since: datetime) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     """Of transactions: ids begin with the time of the plan, so their index bounds the look; a commit may come later."""
     table = _transactions.c
     return table.id >= f"{since - _PLANNED_BEFORE:{ID_TIME}}", table.changed >= since
@@ -409,15 +417,15 @@ def transactions_of(connection: Connection, query: Select[Any]) -> list[Transact
     return [Transaction(**(row | {"kind": Kind(row["kind"]), "state": State(row["state"])})) for row in fields]
 
 
-def _range_rows(connection: Connection, id: str) -> list[Row[Any] | StoredRange]:
-    old = models.packed.c
+def _range_rows(connection: Connection, *ids: str) -> list[Row[Any] | StoredRange]:
+    old, (id_, *others) = models.packed.c, _ranges.c
     query = union_all(
-        select(*_ranges.c, _NO_CONTENT.label("content")).where(_ranges.c.transaction_id == id),
-        select(*(null() for _ in _ranges.c), old.ranges).where(old.transaction_id == id),
+        select(id_, *others, _NO_CONTENT.label("content")).where(id_.in_(SOME)),
+        select(old.transaction_id, *(null() for _ in others), old.ranges).where(old.transaction_id.in_(SOME)),
     )
     rows: list[Row[Any] | StoredRange] = []
-    for row in connection.execute(query):
-        rows += [row] if row.content is None else unpack_ranges(id, row.content)
+    for row in (row for part in parts(ids) for row in connection.execute(query, part)):
+        rows += [row] if row.content is None else unpack_ranges(row.transaction_id, row.content)
     return sorted(rows, key=lambda row: (row.shard, row.begin_cursor))
 
 

@@ -404,7 +404,8 @@ class PartitionRow:
         rows: rows that batches wrote to it; of an upsert more than it has.
         commits: how many batches wrote to it.
         times: how often it became complete.
-        gaps: how many ranges of logs that the service had dropped were recorded while it was open.
+        gaps: how many ranges of logs that the service had dropped were recorded while it was open, and how many shards
+            lost logs of which no cursors are known.
         place: of the last commit that wrote to it; 0: none did.
         kind: of that commit; while the partition is open, of a backfill or replay rather than of the tail.
         opened: the service's time (unix seconds) up to which all has to be committed before it is complete again.

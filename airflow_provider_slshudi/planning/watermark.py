@@ -26,12 +26,14 @@ class ShardState(NamedTuple):
         end: its last cursor; None: more may come.
         covered: its part of the coverage, sorted.
         marks: of looks at it.
+        is_doubtful: whether logs before `first` may be lost, which is not accepted yet.
     """
 
     first: int
     end: int | None
     covered: Sequence[Range]
     marks: Sequence[Mark]
+    is_doubtful: bool = False
 
     @property
     def reach(self) -> int:
@@ -56,7 +58,8 @@ def watermark(shards: Iterable[ShardState], looked: int | None) -> int | None:
         shards: all that the newest list named, and those that are gone and not wholly read.
         looked: the service's time before that list: logs of a shard that is not on it came later.
     """
-    times = [None if shard.proof is None else shard.proof.received for shard in shards if not shard.is_read]
+    waiting = [shard for shard in shards if not shard.is_read]
+    times = [None if shard.proof is None or shard.is_doubtful else shard.proof.received for shard in waiting]
     if looked is None or None in times:
         return None
     return min([looked, *(time for time in times if time is not None)])

@@ -27,7 +27,7 @@ PULL_GROUPS = 1000
 class LogService:
     """The shards and log groups of one logstore. Does not pickle: its credentials must not travel with tasks.
 
-    `listed` is the service's time (unix seconds) when it last listed its shards; None where it told none.
+    `listed` is the service's time (unix seconds) when it was last asked for its shards; None where it told none.
     `patience` says how long a call is repeated before it raises SourceUnavailable, SourceThrottled or SourceCorrupt;
     `compression` is asked for in pulls; `credentials` are kept for several services, in place of the connection's own.
     Every call also raises SourceRefused, and ConfigError where it gets no credentials.
@@ -69,9 +69,12 @@ class LogService:
         https://www.alibabacloud.com/help/en/sls/developer-reference/api-sls-2020-12-30-listshards
         """
 
+        began = time.monotonic()
+
         def believe(answer: Answer) -> list[Shard]:
-            date = answers.date(answer)
-            self.listed = None if date is None else int(date)
+            date, taken = answers.date(answer), time.monotonic() - began
+            # The list may be as old as the request.
+            self.listed = None if date is None else int(date - taken)
             return answers.shards(answer)
 
         return self._call("list the shards", None, None, {}, believe)

@@ -118,7 +118,8 @@ def _look(
     since = _since(service, shard_ends, first_cursors, looked)
     if work.pipeline.lateness is not None and listed is not None:
         safely = listed - SERVICE_CLOCKS_SECONDS
-        marks = _marks(shard_ends, first_cursors, since, looked, safely)
+        readable_cursors = _still_held(service, first_cursors)
+        marks = _marks(shard_ends, readable_cursors, since, looked, safely)
         # What came until the ends were known may lie on either side of them.
         seconds = round((work.ledger.now() - now).total_seconds()) + 2 * SERVICE_CLOCKS_SECONDS
         work.ledger.save_look(name, safely, marks, seconds)
@@ -148,7 +149,7 @@ def _marks(
 
     Args:
         shards: as they were seen.
-        unread: the first unread cursor of each.
+        unread: the first unread cursor of each that the service still holds.
         since: when its log was received, see `_since`.
         looked: the `last` of `_since`, whose time is the ledger's.
         listed: the service's time before these ends were asked.
@@ -161,6 +162,16 @@ def _marks(
             # A machine whose clock is behind may have stamped a later log with an earlier time.
             marks[shard.shard].append(Mark(cursor, received - SERVICE_CLOCKS_SECONDS))
     return marks
+
+
+def _still_held(service: LogService, unread: Mapping[int, int]) -> dict[int, int]:
+    """Those of the first unread cursors of which the log is there: of one that expired, a later log's time is told."""
+    try:
+        begins = ask_each(service.begin, unread)
+    except SourceError as error:
+        _log.info("which unread logs are still there is not known: %s", error)
+        return {}
+    return {shard: cursor for shard, cursor in unread.items() if begins[shard] <= cursor}
 
 
 @dataclass(frozen=True)

@@ -428,6 +428,10 @@ def _refreshed(
     if save:
         reach(Point.PLAN_LEASED)
         renew()
+        if not ledger_shards and (expired_before := _lost_before(work, service, listed_shards.values())):
+            work.ledger.lose(name, expired_before, 1)
+        if unseen := _unseen(ledger_shards.keys(), listed_shards.keys()):
+            work.ledger.lose(name, int(work.ledger.now().timestamp()), unseen)
         # Also shards that only the table told of: without the ledger they would be asked for only once.
         saved_shards = [replace(shard, status=LATE) if shard.id in late else shard for shard in present_shards]
         work.ledger.save_shards(name, [*saved_shards, *gone_shards])
@@ -457,6 +461,28 @@ def _late(service: LogService, doubtful: list[Shard]) -> frozenset[int]:
         for shard in doubtful
         if now - shard.created >= (LEAST_RETENTION_SECONDS if changed > shard.created else retention) - _CLOCKS_SECONDS
     )
+
+
+def _unseen(known: Collection[int], listed: Collection[int]) -> int:
+    """How many shards came and went between two lists: the service counts shards up, and keeps each for a day."""
+    if not known or not listed:
+        return 0
+    return len(set(range(max(known) + 1, max(listed))) - set(listed))
+
+
+def _lost_before(work: Work, service: LogService, listed: Iterable[Shard]) -> int | None:
+    """Before which time (unix seconds) logs were received that expired before the first plan; None: none can have.
+
+    What the file's `source.start` leaves out is not meant.
+    """
+    start = work.pipeline.source.start
+    if start == "end" or not _late(service, [*listed]):
+        return None
+    retention, changed = _retention(service) or (LEAST_RETENTION_SECONDS, 0)
+    now = time.time()
+    age = LEAST_RETENTION_SECONDS if now - changed < retention else retention
+    expired_before = int(now - age) + _CLOCKS_SECONDS
+    return expired_before if start == "begin" or int(start) < expired_before else None
 
 
 def _retention(service: LogService) -> tuple[int, int] | None:
@@ -501,6 +527,8 @@ def _let_go(work: Work, found: _Shards) -> None:
             shard.first,
         )
     changed = [*(replace(shard, status=GONE) for shard in found.gone if shard.status != GONE), *late]
+    if unknown := [*(shard for shard in found.gone if not shard.end_known), *late]:
+        work.ledger.lose(name, int(work.ledger.now().timestamp()), len(unknown))
     if changed:
         work.ledger.save_shards(name, changed)
 

@@ -29,12 +29,14 @@ SPARK = {"connection": "spark_default", "conf": {"spark.sql.shuffle.partitions":
 _HEAD = """from datetime import timedelta
 
 from airflow_provider_slshudi.dag.factories import fleet_dag, tail_dag
-from airflow_provider_slshudi.dag.operations import backfill_dag
+from airflow_provider_slshudi.dag.operations import backfill_dag, maintenance_dag
 
 quick = {"retry_delay": timedelta(seconds=2), "poke_interval": 2}
 """
 _DAG = '{kind} = {kind}_dag("{name}", default_args=quick, is_paused_upon_creation=False)\n'
 _FLEET_DAG = 'fleet = fleet_dag({names}, "{fleet}", schedule="5s", is_paused_upon_creation=False)\n'
+SERVED = {"keep": {"commits": 1}, "min_commits": 2, "max_commits": 3}
+"""The `maintenance` of a pipeline whose table is clustered, cleaned and archived while the run lasts."""
 QUICK = {
     # A scheduler's queue that nobody serves is noticed within seconds; a task whose process is gone mostly by the next
     # run before Airflow does.
@@ -176,6 +178,7 @@ def write_line(line: Line, pipelines: Path, dags: Path, **changes: object) -> No
         described["mirror"] = {"iceberg": {"catalog": CATALOG, "table": f"{NAMESPACE}.{line.name}"}, "delta": {}}
     write_pipeline(pipelines / f"{line.name}.yaml", line.table, **described)
     kinds = ["backfill"] if line.fleet else ["tail", "backfill"]
+    kinds += ["maintenance"] if "maintenance" in changes else []
     made = [_DAG.format(kind=kind, name=line.name) for kind in kinds]
     (dags / f"{line.name}.py").write_text("".join([_HEAD, *made]), encoding="utf-8")
 
@@ -187,10 +190,10 @@ def write_fleet(fleet: str, lines: Sequence[Line], dags: Path) -> None:
 
 
 @contextmanager
-def place(home: Path, count: int, fleet: str = "", mirrored: int = 1) -> Iterator[Place]:
+def place(home: Path, count: int, fleet: str = "", mirrored: int = 1, **changes: object) -> Iterator[Place]:
     """Everything started, and `count` pipelines whose DAGs run from the start; with one tail each, or one `fleet`.
 
-    The first `mirrored` of them have mirrors.
+    The first `mirrored` of them have mirrors; `changes` are fields of all.
     """
     pipelines, dags = home / "pipelines", home / "dags"
     catalog = f"sqlite:///{home / 'catalog.db'}"
@@ -207,7 +210,7 @@ def place(home: Path, count: int, fleet: str = "", mirrored: int = 1) -> Iterato
         folder.mkdir(parents=True)
     with log_service(home, lines) as server:
         for line in lines:
-            write_line(line, pipelines, dags, spark=SPARK)
+            write_line(line, pipelines, dags, spark=SPARK, **changes)
         if fleet:
             write_fleet(fleet, lines, dags)
         extra = {"type": "sql", "name": CATALOG}

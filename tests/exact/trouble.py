@@ -21,6 +21,7 @@ TROUBLES: Mapping[str, str] = {
     "worlds": "worlds:Worlds",
     "starts": "starts:Starts",
     "chaos": "soaks:chaos",
+    "handoff": "soaks:handoff",
     "topology": "soaks:topology",
     "soak-crash": "soaks:crash",
     "soak-pull": "soaks:pull",

@@ -278,9 +278,12 @@ def test_a_pipeline_begins_once_its_first_look_knew_all_ends(ledger: Ledger) -> 
 def test_a_pipeline_whose_lateness_is_declared_later_began_with_its_first_batch(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _at(monkeypatch, EIGHT - 60)
+    behind = 900
+    _at(monkeypatch, EIGHT - 60 - behind)
     commit(ledger, [Range(0, 0, 10)], {f"{PREFIX}{hour(EIGHT)}": 10})
     world = World(ledger)
+    looked = datetime.fromtimestamp(TEN + LATENESS - behind, timezone.utc)
+    monkeypatch.setattr(partition_rows, "now", lambda _: looked)
     world.look(TEN + LATENESS, {0: 10})
     world.since = ledger.began(PIPELINE)
     assert world.since == EIGHT - 60

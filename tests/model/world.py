@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from functools import cache, partial
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import Connection, Engine, delete, event
+from sqlalchemy import Connection, delete, event
 from sqlalchemy.exc import OperationalError
 
 from airflow_provider_slshudi.exceptions import ConfigError, JobFailed, SlsHudiError, TransientError
@@ -34,6 +34,7 @@ from airflow_provider_slshudi.transaction import context, dangling, plan, settle
 from airflow_provider_slshudi.transaction.context import Run, Work
 from airflow_provider_slshudi.transaction.decisions import Decision
 from tests import points
+from tests.ledgers import in_memory, quick_engine
 from tests.model.actors import Actor, Actors, Killed
 from tests.model.service import BYTES_PER_GROUP, ModelReader, ModelService, in_turn, whole
 from tests.model.store import ModelStore
@@ -92,11 +93,9 @@ class World:
         self._stack = ExitStack()
 
     def __enter__(self) -> World:
-        self._root = Path(tempfile.mkdtemp(prefix="slshudi-model-", dir=_fast()))
+        self._root = Path(tempfile.mkdtemp(prefix="slshudi-model-", dir=in_memory()))
         self._stack.callback(shutil.rmtree, self._root, ignore_errors=True)
-        shutil.copy(_template(), self._root / "ledger.db")
-        self.engine = _engine(self._root / "ledger.db")
-        self._stack.callback(self.engine.dispose)
+        self.engine = self._stack.enter_context(quick_engine(self._root))
         # First in the row: who stops before a write must not hold SQLite's lock yet.
         event.remove(self.engine, "begin", ledger_engine._begin_sqlite)
         event.listen(self.engine, "begin", self._begins)
@@ -502,31 +501,6 @@ def _kind(path: str) -> str:
         if known in name:
             return known
     return "folder"
-
-
-def _fast() -> str | None:
-    """A folder in memory, where there is one."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None
-
-
-def _engine(path: Path) -> Engine:
-    made = ledger_engine.open_engine(f"sqlite:///{path}")
-
-    def quickly(connection: Any, _: object) -> None:
-        connection.execute("PRAGMA synchronous=OFF")
-
-    event.listen(made, "connect", quickly)
-    return made
-
-
-@cache
-def _template() -> Path:
-    """A migrated, empty ledger."""
-    path = Path(tempfile.mkdtemp(prefix="slshudi-model-")) / "ledger.db"
-    made = ledger_engine.open_engine(f"sqlite:///{path}")
-    ledger_engine.migrate(made)
-    made.dispose()
-    return path
 
 
 __all__ = ["PIPELINE", "DagRun", "Killed", "World"]

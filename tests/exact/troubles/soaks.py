@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
+import tests.chaos.downstream
 import tests.chaos.place
 import tests.chaos.run
 import tests.soak.columns
@@ -33,6 +34,18 @@ def chaos() -> Soak:
 
     options = {"batches": 200, "pipelines": 3, "fleet": False, "mirrors": False}
     return Soak(tests.chaos.run.__doc__, carry_out, keeps=True, **options)
+
+
+def handoff() -> Soak:
+    """Consumers behind a pipeline under Airflow."""
+
+    def carry_out(options: Namespace, home: Path, seed: int, outcome: Outcome) -> None:
+        silence()
+        adopt_orphans()
+        with tests.chaos.place.place(home, 1, mirrored=0, maintenance=tests.chaos.place.SERVED) as place:
+            tests.chaos.downstream.disturb(place, options.batches, seed, outcome)
+
+    return Soak(tests.chaos.downstream.__doc__, carry_out, keeps=True, batches=200)
 
 
 def topology() -> Soak:
