@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow_provider_slshudi import dagfile, settings
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.values import scheme_and_place
-from airflow_provider_slshudi.operators.base import AirflowRuns, this_airflow
+from airflow_provider_slshudi.hooks.runs import AirflowRuns, this_airflow
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -22,10 +22,10 @@ from airflow_provider_slshudi.exceptions import (
     TransientError,
 )
 from airflow_provider_slshudi.handover.names import BATCH, MIRROR, SYNC
+from airflow_provider_slshudi.hooks.runs import AirflowRuns, this_airflow
 from airflow_provider_slshudi.operators.base import (
     LOOK_WAIT_SECONDS,
     SCHEDULED,
-    AirflowRuns,
     ConnectedTask,
     PipelineOperator,
     end_with_supervisor,
@@ -35,7 +35,6 @@ from airflow_provider_slshudi.operators.base import (
     refuse_test,
     signal,
     slices,
-    this_airflow,
 )
 from airflow_provider_slshudi.operators.events import extra_of, table_asset, tell
 from airflow_provider_slshudi.operators.lineage import CommitLineageTask

@@ -11,7 +11,8 @@ from airflow.providers.common.compat.sdk import AirflowSensorTimeout, AirflowSki
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
 from airflow_provider_slshudi.exceptions import TailUnderWay, TransientError
-from airflow_provider_slshudi.operators.base import LOOK_WAIT_SECONDS, SCHEDULED, AirflowRuns, PipelineTask, as_xcom
+from airflow_provider_slshudi.hooks.runs import AirflowRuns
+from airflow_provider_slshudi.operators.base import LOOK_WAIT_SECONDS, SCHEDULED, PipelineTask, as_xcom
 from airflow_provider_slshudi.operators.events import tell
 from airflow_provider_slshudi.operators.lineage import LineageTask
 from airflow_provider_slshudi.settings import CONNECTIONS, Connections

@@ -62,7 +62,7 @@ class SettleTrigger(BaseTrigger):
         from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
         from airflow_provider_slshudi.hooks.ledger import LedgerHook
-        from airflow_provider_slshudi.operators.base import AirflowRuns
+        from airflow_provider_slshudi.hooks.runs import AirflowRuns
         from airflow_provider_slshudi.transaction.dangling import Awaited, is_over
 
         ledger = LedgerHook(self.ledger_conn_id).ledger_as_it_is()

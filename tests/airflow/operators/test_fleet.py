@@ -20,10 +20,10 @@ from airflow_provider_slshudi.exceptions import (
     TimelineUnreadable,
 )
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
+from airflow_provider_slshudi.hooks.runs import AirflowRuns
 from airflow_provider_slshudi.hooks.work import work_of
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import RangeTotals, State
-from airflow_provider_slshudi.operators.base import AirflowRuns
 from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiLookOperator
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.services import maintenance, mirrors
