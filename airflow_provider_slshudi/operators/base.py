@@ -304,6 +304,20 @@ class PipelineOperator(PipelineTask, BaseOperator):
 
 
 @contextmanager
+def failing_at_once() -> Iterator[None]:
+    """Fails the task at once on an error that no retry mends, and tells the ledger nothing: for what is no trouble of
+    the pipeline.
+
+    Raises:
+        AirflowFailException: such an error ended the block.
+    """
+    try:
+        yield
+    except TerminalError as error:
+        raise AirflowFailException(str(error)) from None
+
+
+@contextmanager
 def only_logged() -> Iterator[None]:
     """The ledger may be the very thing that failed: what is told to people changes nothing for the step."""
     try:

@@ -36,7 +36,7 @@ from airflow_provider_slshudi.operators.base import (
     signal,
     slices,
 )
-from airflow_provider_slshudi.operators.events import extra_of, table_asset, tell
+from airflow_provider_slshudi.operators.events import extra_of, table_asset, tell, tell_partitions
 from airflow_provider_slshudi.operators.lineage import CommitLineageTask
 from airflow_provider_slshudi.plugins.links import PipelineLink, SparkLink, TransactionLink
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.config.pipeline import Pipeline
     from airflow_provider_slshudi.hooks.work import Works
     from airflow_provider_slshudi.ledger.ledger import Ledger
-    from airflow_provider_slshudi.ledger.records import Transaction
+    from airflow_provider_slshudi.ledger.records import Completion, Transaction
     from airflow_provider_slshudi.transaction.context import Work
     from airflow_provider_slshudi.transaction.dangling import Ended
     from airflow_provider_slshudi.transaction.news import News
@@ -61,6 +61,8 @@ class SlsHudiLookOperator(ConnectedTask, BaseOperator):
     These are pipelines with unread logs, with a batch that an earlier run left, in trouble, or whose table no run has
     looked at for an hour. The logs that expire first come first, then those that are oldest. Pipelines that cannot be
     looked at come last: their own tasks say why. It gives at most as many as Airflow maps (`[core] max_map_length`).
+
+    Each outlet that is an asset's alias gets an event for the partitions of a pipeline that are complete without a log.
 
     Args:
         pipelines: names or files.
@@ -83,6 +85,7 @@ class SlsHudiLookOperator(ConnectedTask, BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.pipelines, self.wait = [*pipelines], wait
+        self._completed: list[tuple[Work, list[Completion]]] = []
         self._connect(settings.Connections(sls_conn_id, spark_conn_id, ledger_conn_id, storage_conn_id))
 
     def execute(self, context: Context) -> list[str]:
@@ -101,10 +104,13 @@ class SlsHudiLookOperator(ConnectedTask, BaseOperator):
         end_with_supervisor()
         due_pipelines, watched = self._found(works, ended, context)
         for seconds in slices(self, context, self.wait):
-            if due_pipelines:
+            if due_pipelines or self._completed:
                 break
             await_news(watched, seconds)
             due_pipelines, watched = self._found(works, ended, context)
+        for work, completed in self._completed:
+            with only_logged():
+                tell_partitions(self.outlets, context, work.ledger, work.pipeline, completed)
         self.log.info("%d of %d pipelines have something to do", len(due_pipelines), len(self.pipelines))
         return due_pipelines[: conf.getint("core", "max_map_length", fallback=1024)]
 
@@ -152,11 +158,14 @@ class SlsHudiLookOperator(ConnectedTask, BaseOperator):
         ], watched
 
     def _look(self, work: Work, ended: Ended) -> News | None:
+        from airflow_provider_slshudi.downstream.completeness import complete
         from airflow_provider_slshudi.transaction.news import news
 
         pipeline_news = news(work, ended)
         if pipeline_news is None:
             # A task of its own would do that.
+            if work.pipeline.lateness is not None and (completed := complete(work.ledger, work.pipeline)):
+                self._completed.append((work, completed))
             with only_logged():
                 signal(work)
         return pipeline_news
@@ -171,7 +180,8 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
     comes soon. A catalog that does not answer fails no batch, and is told as trouble of a step `sync` or
     `mirror`.
 
-    Each outlet that is an asset's alias gets an event for each committed batch.
+    Each outlet that is an asset's alias gets an event for each committed batch, and one for the partitions that became
+    complete, without a partition's key.
 
     Args:
         pipeline: a pipeline's name or file, which has the pipeline's name.
@@ -214,6 +224,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
             if planned is not None:
                 done = self._done(work, planned, context)
             self._publish(work, context)
+            self._complete(work, context)
         if done is None and not self._tells:
             raise AirflowSkipException("there is nothing new to read")
         # A skipped task would lose the events of what settle committed.
@@ -282,6 +293,17 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
             else:
                 with only_logged():
                     work.ledger.clear_troubles(pipeline.name, context["dag_run"].dag_id, step)
+
+    def _complete(self, work: Work, context: Context) -> None:
+        """As `SlsHudiPartitionsOperator`; last, since Airflow has the event a moment later, with the task's success."""
+        from airflow_provider_slshudi.downstream.completeness import complete
+
+        if work.pipeline.lateness is None:
+            return
+        with only_logged():
+            completed = complete(work.ledger, work.pipeline)
+            if tell_partitions(self.outlets, context, work.ledger, work.pipeline, completed):
+                self._tells = True
 
     def _committed(self, work: Work, planned: Transaction) -> Transaction:
         from airflow_provider_slshudi.transaction import steps
