@@ -275,7 +275,8 @@ def committed(
         connection.execute(update(_transactions).where(_transactions.c.id == id).values(place=place))
 
     values = {"completed": completed}
-    return _change(connection, id, token, State.COMMITTED, values, values | dict(more), settle)
+    _change(connection, id, token, State.COMMITTED, values, values | dict(more), settle)
+    return reads.get(connection, id)  # with its place
 
 
 def completed_once(connection: Connection, id: str, completed: str | None, detail: Mapping[str, Any]) -> None:

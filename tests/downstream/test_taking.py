@@ -75,6 +75,11 @@ def test_a_run_that_goes_on_keeps_what_it_took_however_long_it_takes(
         assert is_given(ledger, over) is after_a_day
 
 
+def test_who_commits_is_told_the_place_also_when_it_says_so_twice(ledger: Ledger, tmp_path: Path) -> None:
+    done = Committing(ledger, ad_events(tmp_path), end=2).commit(0)
+    assert (done.place, ledger.committed(done.id, done.token, str(done.completed)).place) == (3, 3)
+
+
 def test_a_script_keeps_what_it_took_until_its_process_is_gone(engine: Engine, ledger: Ledger) -> None:
     script = Run(COMMANDS, this_process())
     assert is_given(ledger, None, script)
