@@ -48,9 +48,9 @@ class Committing:
         self.ledger.prepared(begun.id, begun.token, {"files": 1}, totals, partitions=partitions)
         return self.ledger.committed(begun.id, begun.token, f"{opened.instant}9")
 
-    def look(self, received: int) -> None:
-        """All logs that the service received until so many seconds after `T0` are committed."""
-        marks: Mapping[int, list[Mark]] = {0: [Mark(self.end, T0 + received)]}
+    def look(self, received: int, unread: int = 0) -> None:
+        """A look at the service so many seconds after `T0`, which has logs that no batch has read."""
+        marks: Mapping[int, list[Mark]] = {0: [Mark(self.end + unread, T0 + received)]}
         self.ledger.save_look(self.pipeline.name, T0 + received, marks)
 
     def _save(self) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_slshudi.config.pipeline import Pipeline
+    from airflow_provider_slshudi.dagfile import DagFile
     from airflow_provider_slshudi.ledger.records import Transaction
     from airflow_provider_slshudi.transaction.context import Work
     from airflow_provider_slshudi.transaction.settle import Settled
@@ -113,10 +114,9 @@ class PipelineTask(ConnectedTask):
                 # No reason to stop the driver.
                 _log.warning("Airflow does not take the link to %s: %s", page, error)
 
-        run, dag = context["dag_run"], context.get("dag")
-        dag_file = None if dag is None else dagfile.of(dag)
+        run = context["dag_run"]
         asking = Run(run.dag_id, run.run_id, this_airflow())
-        self._work = work_of(self.pipeline, asking, dag_file, show, self.connections)
+        self._work = work_of(self.pipeline, asking, dag_file(context), show, self.connections)
         TransactionTables.of(self._work).require_answer(ANSWER_SECONDS)
         return self._work
 
@@ -189,12 +189,12 @@ class PipelineTask(ConnectedTask):
         from airflow_provider_slshudi.config.load import place_of
         from airflow_provider_slshudi.views.advice import advice
 
-        field, dag = advice(kind_of(error).__name__).field, context.get("dag")
+        field = advice(kind_of(error).__name__).field
         if not (field and isinstance(self.pipeline, str)):
             return ""
         fields = error.fields if isinstance(error, JobFailed) else vars(error)
         try:
-            path = settings.pipeline_path(self.pipeline, None if dag is None else dagfile.of(dag))
+            path = settings.pipeline_path(self.pipeline, dag_file(context))
             return f"\nTo edit: {place_of(path, field, str(fields.get('column') or ''))}"
         except Exception as found:
             _log.info("where to edit the pipeline's file is not known: %s", found)
@@ -220,6 +220,12 @@ class PipelineTask(ConnectedTask):
 
         if self._work is not None and isinstance(self._work.launcher, SparkLauncher):
             self._work.launcher.kill()
+
+
+def dag_file(context: Context) -> DagFile | None:
+    """The file of the task's DAG, beside which its pipelines are; None where it has none."""
+    dag = context.get("dag")
+    return None if dag is None else dagfile.of(dag)
 
 
 def slices(task: BaseOperator, context: Context, wait: timedelta) -> Iterator[float]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
-from airflow_provider_slshudi import dagfile, settings
+from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.hooks.changes import Of, SlsHudiChangesHook, Start, pipeline_name, require_places
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
-from airflow_provider_slshudi.operators.base import PipelineOperator, failing_at_once
+from airflow_provider_slshudi.operators.base import PipelineOperator, dag_file, failing_at_once
 from airflow_provider_slshudi.operators.events import tell_partitions
 
 if TYPE_CHECKING:
@@ -65,9 +65,8 @@ class SlsHudiChangesOperator(PipelineOperator):
         return changes.to_dict()
 
     def _hook(self, context: Context) -> SlsHudiChangesHook:
-        dag = context.get("dag")
         return SlsHudiChangesHook(
-            pipeline_name(self.pipeline, None if dag is None else dagfile.of(dag)),
+            pipeline_name(self.pipeline, dag_file(context)),
             self.consumer,
             of=self.of,
             start=self.start,
@@ -136,9 +135,8 @@ class SlsHudiPartitionsOperator(PipelineOperator):
         from airflow_provider_slshudi.downstream.changes import CompletePartition
         from airflow_provider_slshudi.downstream.completeness import complete
 
-        dag = context.get("dag")
         with failing_at_once():
-            pipeline = settings.pipeline(self.pipeline, None if dag is None else dagfile.of(dag))
+            pipeline = settings.pipeline(self.pipeline, dag_file(context))
             ledger = LedgerHook(self.connections.ledger).ledger()
             completed = complete(ledger, pipeline)
         partitions = tell_partitions(self.outlets, context, ledger, pipeline, completed)

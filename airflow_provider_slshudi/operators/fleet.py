@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowSkipException, conf
 from airflow.sdk import AssetAlias, BaseOperator, BaseOperatorLink
 
-from airflow_provider_slshudi import dagfile, settings
+from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.exceptions import (
     BatchUnderWay,
     ConfigError,
@@ -28,6 +28,7 @@ from airflow_provider_slshudi.operators.base import (
     SCHEDULED,
     ConnectedTask,
     PipelineOperator,
+    dag_file,
     end_with_supervisor,
     failure_of,
     only_logged,
@@ -96,10 +97,10 @@ class SlsHudiLookOperator(ConnectedTask, BaseOperator):
         from airflow_provider_slshudi.transaction.context import Run
         from airflow_provider_slshudi.transaction.news import await_news
 
-        run, dag = context["dag_run"], context.get("dag")
+        run = context["dag_run"]
         # One that does not answer must not hold up the others for as long as a task of its own would wait.
         asking = Run(run.dag_id, run.run_id, this_airflow(), PERSON)
-        works = Works(asking, None if dag is None else dagfile.of(dag), self.connections)
+        works = Works(asking, dag_file(context), self.connections)
         ended = AirflowRuns(context["ti"])
         end_with_supervisor()
         due_pipelines, watched = self._found(works, ended, context)

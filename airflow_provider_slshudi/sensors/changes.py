@@ -10,11 +10,11 @@ from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.sdk import PokeReturnValue
 from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
-from airflow_provider_slshudi import dagfile, settings
+from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.exceptions import ConfigError, TransientError
 from airflow_provider_slshudi.hooks.changes import Of, Start, pipeline_name, require_places, subscribe
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
-from airflow_provider_slshudi.operators.base import failing_at_once
+from airflow_provider_slshudi.operators.base import dag_file, failing_at_once
 from airflow_provider_slshudi.sensors.settle import PipelineSensor
 from airflow_provider_slshudi.triggers.changes import ChangesTrigger, PartitionTrigger
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.triggers.base import BaseTrigger
 
-    from airflow_provider_slshudi.dagfile import DagFile
     from airflow_provider_slshudi.planning.periods import Period
 
 _TIME: TypeAdapter[datetime] = TypeAdapter(AwareDatetime)
@@ -42,10 +41,6 @@ class _LedgerSensor(PipelineSensor):
 
     def _look(self, context: Context) -> PokeReturnValue:
         raise NotImplementedError
-
-    def _dag_file(self, context: Context) -> DagFile | None:
-        dag = context.get("dag")
-        return None if dag is None else dagfile.of(dag)
 
 
 class SlsHudiChangesSensor(_LedgerSensor):
@@ -80,7 +75,7 @@ class SlsHudiChangesSensor(_LedgerSensor):
     def _look(self, context: Context) -> PokeReturnValue:
         from airflow_provider_slshudi.ledger.records import Feed
 
-        self._name = pipeline_name(self.pipeline, self._dag_file(context))
+        self._name = pipeline_name(self.pipeline, dag_file(context))
         hook = LedgerHook(self.connections.ledger)
         consumer = hook.ledger_as_it_is().consumer(self._name, self.consumer)
         if consumer is None:
@@ -138,7 +133,7 @@ class SlsHudiPartitionSensor(_LedgerSensor):
         from airflow_provider_slshudi.downstream.completeness import partition_of
         from airflow_provider_slshudi.planning.periods import Periods
 
-        pipeline = settings.pipeline(self.pipeline, self._dag_file(context))
+        pipeline = settings.pipeline(self.pipeline, dag_file(context))
         partition = partition_of(pipeline)
         periods = Periods(partition.every, partition.timezone)
         if (self.partition is None) == (self.time is None):
