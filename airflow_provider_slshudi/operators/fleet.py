@@ -72,6 +72,7 @@ class SlsHudiLookOperator(ConnectedTask, BaseOperator):
     """
 
     template_fields: Sequence[str] = ("pipelines", *settings.CONNECTIONS)
+    _completed: list[tuple[Work, list[Completion]]]
 
     def __init__(
         self,
@@ -86,12 +87,12 @@ class SlsHudiLookOperator(ConnectedTask, BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.pipelines, self.wait = [*pipelines], wait
-        self._completed: list[tuple[Work, list[Completion]]] = []
         self._connect(settings.Connections(sls_conn_id, spark_conn_id, ledger_conn_id, storage_conn_id))
 
     def execute(self, context: Context) -> list[str]:
         """Looks."""
         refuse_test()
+        self._completed = []
         from airflow_provider_slshudi.hooks.work import Works
         from airflow_provider_slshudi.sls.faults import PERSON
         from airflow_provider_slshudi.transaction.context import Run
