@@ -1,9 +1,8 @@
-"""DAGs behind complete partitions under a real scheduler: one run for each, one more after late logs, none lost."""
+"""DAGs behind complete partitions under a real scheduler: a run for each, one more after late logs, no event lost."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,48 +11,44 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from textwrap import dedent
+from typing import Any
 
 import pytest
 from airflow.sdk.execution_time.context import OutletEventAccessor
-from aliyun.log import LogClient, LogItem, PutLogsRequest
 
 from airflow_provider_slshudi.config.load import load_pipeline
 from airflow_provider_slshudi.downstream.completeness import complete
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Completion, State
-from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.planning.periods import Periods
-from airflow_provider_slshudi.sls.service import LogService
-from airflow_provider_slshudi.spark.launch import SubprocessLauncher
-from airflow_provider_slshudi.transaction import plan, steps
-from airflow_provider_slshudi.transaction.context import Run, Work
+from airflow_provider_slshudi.ledger.records import Completion
 from tests.airflows import SupervisedAirflow
-from tests.commits import HOUR
-from tests.local.sdk import by_ip
-from tests.machine import environment, write_hourly
-from tests.residents import apart
+from tests.commits import HOUR, Committing, hour
+from tests.machine import connection, write_hourly
 from tests.waiting import until
 
 pytestmark = pytest.mark.long
-TAIL, REPORT, HOURS = "ad_events_tail", "report", "hours"
+PARTITIONS, REPORT, HOURS = "partitions", "report", "hours"
 KEYED = hasattr(OutletEventAccessor, "add_partitions")
 """Whether this Airflow gives events partitions' keys."""
 DAGS = """
     import json
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from pathlib import Path
 
-    from airflow.sdk import DAG, task
+    from airflow.sdk import DAG, AssetAlias, task
     from airflow_provider_slshudi import (
-        SlsHudiChangesOperator, SlsHudiConfirmOperator, partitions_asset, tail_dag
+        SlsHudiChangesOperator, SlsHudiConfirmOperator, SlsHudiPartitionsOperator, partitions_asset
     )
 
-    tail = tail_dag("ad_events")
-    of_consumer = {{"pipeline": "ad_events", "start_date": datetime(2026, 1, 1)}}
+    of_all = {{"start_date": datetime(2026, 1, 1), "catchup": False, "default_args": {{"pipeline": "ad_events"}}}}
+    asset = partitions_asset("ad_events")
 
-    with DAG("report", schedule=[partitions_asset("ad_events")], max_active_runs=1, catchup=False) as report:
-        taken = SlsHudiChangesOperator(task_id="take", consumer="report", of="partitions", **of_consumer)
+    with DAG("partitions", schedule=timedelta(seconds=2), max_active_runs=3, **of_all) as partitions:
+        # The last task of a tail, which follows each commit, and each run without one.
+        SlsHudiPartitionsOperator(task_id="partitions", outlets=[asset, AssetAlias("completed")])
+
+    with DAG("report", schedule=[asset], max_active_runs=1, **of_all) as report:
+        taken = SlsHudiChangesOperator(task_id="take", consumer="report", of="partitions")
 
         @task
         def write(changes):
@@ -61,14 +56,12 @@ DAGS = """
                 for item in changes["partitions"]:
                     lines.write(json.dumps([item["partition"], item["times"], item["rows"]]) + "\\n")
 
-        confirm = SlsHudiConfirmOperator(task_id="confirm", changes=taken.output, **of_consumer)
-        write(taken.output) >> confirm
+        write(taken.output) >> SlsHudiConfirmOperator(task_id="confirm", changes=taken.output)
 """
 KEYED_DAG = """
     from airflow.sdk import PartitionedAssetTimetable
 
-    schedule = PartitionedAssetTimetable(assets=partitions_asset("ad_events"))
-    with DAG("hours", schedule=schedule, catchup=False) as hours:
+    with DAG("hours", schedule=PartitionedAssetTimetable(assets=asset), **of_all) as hours:
 
         @task
         def look():
@@ -80,29 +73,14 @@ KEYED_DAG = """
 
 @dataclass
 class Place:
-    """One machine with everything on it."""
+    """An Airflow, and a ledger whose pipeline commits."""
 
     airflow: SupervisedAirflow
-    client: LogClient
-    server: LocalSls
-    ledger: Ledger
-    pipeline: Path
+    committing: Committing
     lines: Path
-    count: int = 0
-
-    def put(self, hours_ago: int, count: int = 10) -> str:
-        """Logs of an hour that is over; gives its partition."""
-        now = int(time.time())
-        at = now - hours_ago * HOUR
-        numbers = range(self.count, self.count + count)
-        contents = [[("event_id", f"event-{number}"), ("event_time", str(at * 1000))] for number in numbers]
-        items = [LogItem(now, contents=content) for content in contents]
-        self.client.put_logs(PutLogsRequest("ads", "events", "ads", "10.0.0.1", items))
-        self.count += count
-        return Periods("hour").at(at).value
 
     def completions(self) -> list[Completion]:
-        return self.ledger.completions("ad_events", 0, 1_000_000)
+        return self.committing.ledger.completions("ad_events", 0, 1_000)
 
     def reported(self) -> Counter[tuple[str, int, int]]:
         """What the consumer wrote of each partition."""
@@ -110,101 +88,90 @@ class Place:
         return Counter((value, times, rows) for value, times, rows in map(json.loads, text.splitlines()))
 
     def keys(self) -> Counter[str]:
+        """How many runs each partition has."""
         return Counter(str(run["partition_key"]) for run in self.airflow.runs(HOURS))
 
-    def wait_for(self, value: str, times: int) -> None:
-        """Until the partition is complete so often, and both DAGs know it."""
+    def wait_for(self, *completed: tuple[str, int, int]) -> None:
+        """Until these are complete, and both DAGs know it."""
+        of_hours = Counter(value for value, *_ in completed)
 
         def is_known() -> bool:
-            told = sum(item.value == value for item in self.completions()) == times
-            reported = any((value, times) == line[:2] for line in self.reported())
-            return told and reported and (not KEYED or self.keys()[value] >= times)
+            done = Counter((item.value, item.times, item.rows) for item in self.completions())
+            reported = done == self.reported() == Counter(completed)
+            return reported and (not KEYED or self.keys() == of_hours)
 
-        until(f"{value} is complete {times} times", is_known, explain=self.explain)
+        until(f"{completed} are complete and reported once", is_known, explain=self.explain)
+
+    def last_runs(self) -> list[dict[str, Any]]:
+        """Of the task that tells of partitions, oldest first."""
+        query = {"order_by": "-run_after", "limit": 50}
+        newest: list[dict[str, Any]] = self.airflow.get(f"dags/{PARTITIONS}/dagRuns", **query)["dag_runs"]
+        return newest[::-1]
 
     def explain(self) -> str:
-        runs = {run["dag_run_id"]: self.airflow.tasks(TAIL, run["dag_run_id"]) for run in self.airflow.runs(TAIL)[-3:]}
-        return f"{self.completions()}; {self.reported()}; {runs}; {self.airflow.directory}"
+        keys = self.keys() if KEYED else "no keys"
+        return f"{self.completions()}; {self.reported()}; {keys}; {self.airflow.directory}"
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     home = tmp_path_factory.mktemp("place")
-    dags, pipelines, ledger_file = home / "dags", home / "pipelines", home / "ledger.db"
+    dags, pipelines, ledger_file, lines = (home / name for name in ("dags", "pipelines", "ledger.db", "lines.json"))
     dags.mkdir()
     pipelines.mkdir()
-    lines = home / "lines.json"
     text = dedent(DAGS).format(file=str(lines)) + (dedent(KEYED_DAG) if KEYED else "")
     (dags / "behind.py").write_text(text, encoding="utf-8")
-    write_hourly(pipelines / "ad_events.yaml", home / "lake" / "ad_events", "1s", schedule="2s")
+    write_hourly(pipelines / "ad_events.yaml", home / "lake" / "ad_events")
     engine = open_engine(f"sqlite:///{ledger_file}")
     migrate(engine)
-    with LocalSls(home / "sls") as server:
-        client = by_ip(server.connection())
-        client.create_project("ads", "tests")
-        client.create_logstore("ads", "events", ttl=7, shard_count=2)
-        variables = environment(pipelines, ledger_file, server)
-        with apart(), SupervisedAirflow(home / "airflow", dags, variables) as airflow:
-            for dag_id in (TAIL, REPORT, *([HOURS] if KEYED else [])):
-                airflow.wait_for_dag(dag_id)
-                airflow.pause(dag_id, dag_id == TAIL)
-            yield Place(airflow, client, server, Ledger(engine), pipelines / "ad_events.yaml", lines)
-
-
-def seconds_until_runs(place: Place) -> list[float]:
-    """From the commit that completed a partition to the start of the run of its key."""
-    committed = {item.place: item.changed for item in place.ledger.last("ad_events", 100, State.COMMITTED)}
-    starts = {run["partition_key"]: datetime.fromisoformat(run["start_date"]) for run in place.airflow.runs(HOURS)}
-    found = {item.value: committed[item.place] for item in place.completions() if item.rows}
-    return [(starts[value] - at).total_seconds() for value, at in found.items()]
+    committing = Committing(Ledger(engine), load_pipeline(pipelines / "ad_events.yaml"))
+    variables = {
+        "AIRFLOW__SLSHUDI__PIPELINES_FOLDER": str(pipelines),
+        "AIRFLOW_CONN_SLSHUDI_LEDGER": connection(
+            "slshudi_ledger", schema=str(ledger_file), extra={"dialect": "sqlite"}
+        ),
+    }
+    with SupervisedAirflow(home / "airflow", dags, variables) as airflow:
+        for dag_id in (REPORT, *([HOURS] if KEYED else []), PARTITIONS):
+            airflow.wait_for_dag(dag_id)
+            airflow.pause(dag_id, False)
+        yield Place(airflow, committing, lines)
 
 
 @pytest.mark.capability("a DAG behind complete partitions")
 def test_each_complete_hour_starts_a_run_and_one_more_after_late_logs(place: Place) -> None:
-    first, second = place.put(3), place.put(2)
-    place.airflow.pause(TAIL, False)
-    for value in (first, second):
-        place.wait_for(value, 1)
+    first, second = (hour(0), 1, 5), (hour(1), 1, 5)
+    place.committing.commit(0, 1, rows=5)
+    place.committing.look(2 * HOUR + 300)
+    place.wait_for(first, second)
     if KEYED:
-        print(f"seconds from the commit to the run: {median(seconds_until_runs(place)):.1f}")
-    place.put(3)
-    place.wait_for(first, 2)
-    assert place.reported()[first, 2, 20] == 1
-    expected = Counter((item.value, item.times, item.rows) for item in place.completions())
-    until("all is reported", lambda: place.reported() == expected, explain=place.explain)
-    if KEYED:
-        of_hours = Counter(item.value for item in place.completions())
-        until("each has its run", lambda: place.keys() == of_hours, explain=place.explain)
+        starts = {run["partition_key"]: datetime.fromisoformat(run["start_date"]) for run in place.airflow.runs(HOURS)}
+        seconds = [(starts[item.value] - item.at).total_seconds() for item in place.completions()]
+        print(f"seconds from when it was complete to its run: {median(seconds):.1f}")
+
+    place.committing.commit(0, rows=2)
+    place.committing.look(2 * HOUR + 400)
+    place.wait_for(first, second, (hour(0), 2, 7))
 
 
 @pytest.mark.skipif(version("apache-airflow").startswith("3.1."), reason="tasks of Airflow 3.1 cannot ask for events")
 def test_an_event_that_died_with_its_task_is_sent_by_the_next_run(place: Place) -> None:
-    """A run's tasks up to the one that completes the hour, which dies there: Airflow never has its event."""
-    place.airflow.pause(TAIL, True)
-    tails = place.airflow.runs
-    until(
-        "the tail is idle",
-        lambda: all(run["state"] in ("success", "failed") for run in tails(TAIL)),
-        explain=place.explain,
-    )
-    value = place.put(4)
-    pipeline = load_pipeline(place.pipeline)
-    service = LogService(place.server.connection(), pipeline.source.project, pipeline.source.logstore)
-    work = Work(pipeline, place.ledger, SubprocessLauncher("local[2]"), lambda: service, Run(TAIL, "died"))
-    planned = plan.tail(work)
-    assert planned is not None
-    of_batch = work, planned.id, planned.token
-    steps.open_instant(*of_batch)
-    steps.append(*of_batch)
-    steps.record(*of_batch)
-    steps.commit(*of_batch)
-    assert value in [item.value for item in complete(place.ledger, pipeline)]
-    assert value not in [line[0] for line in place.reported()]
+    airflow = place.airflow
+    airflow.pause(PARTITIONS, True)
+    over = ("success", "failed")
+    until("no run goes on", lambda: all(run["state"] in over for run in place.last_runs()), explain=place.explain)
+    before = {run["dag_run_id"] for run in place.last_runs()}
+    reported = [*place.reported()]
+    place.committing.commit(2, rows=3)
+    place.committing.look(3 * HOUR + 300)
+    # As a task does that dies before its success, with which Airflow would have the event.
+    assert [item.value for item in complete(place.committing.ledger, place.committing.pipeline)] == [hour(2)]
 
-    before = len(place.airflow.runs(TAIL))
-    place.airflow.pause(TAIL, False)
-    place.wait_for(value, 1)
-    ended = [run for run in place.airflow.runs(TAIL)[before:] if run["state"] == "success"]
-    assert len(ended) <= 2, "the first run that follows has sent it"
-    if KEYED:
-        assert place.keys()[value] == 1
+    airflow.pause(PARTITIONS, False)
+    place.wait_for(*reported, (hour(2), 1, 3))
+    states = [
+        airflow.tasks(PARTITIONS, run["dag_run_id"])["partitions"]
+        for run in place.last_runs()
+        if run["dag_run_id"] not in before
+    ]
+    assert states[0] == "success" and "success" not in states[1:], "the first run sends it, and no other"
