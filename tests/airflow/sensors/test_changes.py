@@ -119,7 +119,8 @@ def test_a_partition_is_awaited_until_it_is_complete_and_again_after_late_logs(h
 def test_a_time_names_the_partition_that_holds_it(hourly: Committing, time: str | datetime) -> None:
     hourly.commit(0)
     complete(hourly, HOUR)
-    assert partition(time=time).poke(in_run(RUN)).xcom_value["partition"] == hour(0)
+    answer = partition(time=time).poke(in_run(RUN)).xcom_value
+    assert answer is not None and answer["partition"] == hour(0)
 
 
 def test_a_deferrable_one_tells_the_trigger_which_partition(hourly: Committing) -> None:
