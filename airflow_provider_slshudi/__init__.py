@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.dag.operations import recovery_dag as recovery_dag
     from airflow_provider_slshudi.dag.operations import repair_dag as repair_dag
     from airflow_provider_slshudi.dag.operations import verify_dag as verify_dag
+    from airflow_provider_slshudi.hooks.changes import SlsHudiChangesHook as SlsHudiChangesHook
     from airflow_provider_slshudi.hooks.iceberg import IcebergHook as IcebergHook
     from airflow_provider_slshudi.hooks.ledger import LedgerHook as LedgerHook
     from airflow_provider_slshudi.hooks.sls import SlsHook as SlsHook
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.operators.batch import SlsHudiOpenOperator as SlsHudiOpenOperator
     from airflow_provider_slshudi.operators.batch import SlsHudiPlanOperator as SlsHudiPlanOperator
     from airflow_provider_slshudi.operators.batch import SlsHudiRecordOperator as SlsHudiRecordOperator
+    from airflow_provider_slshudi.operators.consumers import SlsHudiChangesOperator as SlsHudiChangesOperator
+    from airflow_provider_slshudi.operators.consumers import SlsHudiConfirmOperator as SlsHudiConfirmOperator
+    from airflow_provider_slshudi.operators.consumers import SlsHudiPartitionsOperator as SlsHudiPartitionsOperator
+    from airflow_provider_slshudi.operators.events import partitions_asset as partitions_asset
     from airflow_provider_slshudi.operators.events import table_asset as table_asset
     from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator as SlsHudiBatchOperator
     from airflow_provider_slshudi.operators.fleet import SlsHudiLookOperator as SlsHudiLookOperator
@@ -48,8 +53,12 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.operators.repair import SlsHudiRecoverOperator as SlsHudiRecoverOperator
     from airflow_provider_slshudi.operators.repair import SlsHudiRepairOperator as SlsHudiRepairOperator
     from airflow_provider_slshudi.operators.watch import SlsHudiWatchOperator as SlsHudiWatchOperator
+    from airflow_provider_slshudi.sensors.changes import SlsHudiChangesSensor as SlsHudiChangesSensor
+    from airflow_provider_slshudi.sensors.changes import SlsHudiPartitionSensor as SlsHudiPartitionSensor
     from airflow_provider_slshudi.sensors.settle import SlsHudiDanglingSensor as SlsHudiDanglingSensor
     from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor as SlsHudiSettleSensor
+    from airflow_provider_slshudi.triggers.changes import ChangesTrigger as ChangesTrigger
+    from airflow_provider_slshudi.triggers.changes import PartitionTrigger as PartitionTrigger
     from airflow_provider_slshudi.triggers.settle import SettleTrigger as SettleTrigger
 
 __version__ = "0.1.0"
@@ -61,17 +70,21 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "config.pipeline": ("Pipeline",),
     "dag.factories": (*(f"{name}_dag" for name in _DAGS), "micro_batch"),
     "dag.operations": tuple(f"{name}_dag" for name in _OPERATIONS),
+    "hooks.changes": ("SlsHudiChangesHook",),
     "hooks.iceberg": ("IcebergHook",),
     "hooks.ledger": ("LedgerHook",),
     "hooks.sls": ("SlsHook",),
     "operators.backfill": ("SlsHudiBackfillPlanOperator", "SlsHudiBackfillRestOperator"),
-    "operators.events": ("table_asset",),
+    "operators.consumers": tuple(f"SlsHudi{name}Operator" for name in ("Changes", "Confirm", "Partitions")),
+    "operators.events": ("partitions_asset", "table_asset"),
     "operators.fleet": ("SlsHudiBatchOperator", "SlsHudiLookOperator"),
     "operators.maintenance": tuple(f"SlsHudi{name}Operator" for name in _SERVICES),
     "operators.repair": ("SlsHudiRecoverOperator", "SlsHudiRepairOperator"),
     "operators.batch": tuple(f"SlsHudi{name}Operator" for name in _STEPS),
     "operators.watch": ("SlsHudiWatchOperator",),
+    "sensors.changes": ("SlsHudiChangesSensor", "SlsHudiPartitionSensor"),
     "sensors.settle": ("SlsHudiDanglingSensor", "SlsHudiSettleSensor"),
+    "triggers.changes": ("ChangesTrigger", "PartitionTrigger"),
     "triggers.settle": ("SettleTrigger",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}

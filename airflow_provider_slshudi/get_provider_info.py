@@ -97,10 +97,10 @@ _ICEBERG = {
 
 _INTEGRATION = "SLS to Hudi"
 _MODULES = {
-    "operators": ("backfill", "batch", "fleet", "maintenance", "repair", "watch"),
-    "sensors": ("settle",),
-    "triggers": ("settle",),
-    "hooks": ("iceberg", "ledger", "sls"),
+    "operators": ("backfill", "batch", "consumers", "fleet", "maintenance", "repair", "watch"),
+    "sensors": ("changes", "settle"),
+    "triggers": ("changes", "settle"),
+    "hooks": ("changes", "iceberg", "ledger", "sls"),
 }
 """The modules that have classes for DAG files, by the kind of class."""
 

@@ -64,6 +64,13 @@ def write_pipeline(file: Path, table: Path | str, /, **changes: object) -> None:
     file.write_text(yaml.safe_dump({**described, **changes}, sort_keys=False), encoding="utf-8")
 
 
+def write_hourly(file: Path, table: Path, lateness: str = "5m", /, **changes: object) -> None:
+    """The example's pipeline with partitions by the hour that are complete some time after their end."""
+    partition = {"by": "event_time", "column": "event_time", "every": "hour", "name": "event_hour"}
+    described = {"path": f"file://{table}", "name": "ad_events", "partition": {**partition, "lateness": lateness}}
+    write_pipeline(file, table, table=described, **changes)
+
+
 @contextmanager
 def variables(changed: Mapping[str, str]) -> Iterator[None]:
     """Variables of this process and of all that it starts; TMPDIR counts for its own temporary files, too."""

@@ -23,6 +23,7 @@ CAPABILITIES = {
     "mirrors",
     "a scheduler whose driver is killed",
     "a backfill beside the tail",
+    "a DAG behind complete partitions",
     "PostgreSQL, a cluster and S3",
 }
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from setup import ROOT, UV_PROGRAM, index_environment, install, install_native, run
 
 CORNERS = (("3.1", "3.10"), ("3.1", "3.12"), ("3.2", "3.11"), ("3.3", "3.10"), ("3.3", "3.12"))
-TESTS = "tests/airflow/test_real_scheduler.py"
+TESTS = ("tests/airflow/test_real_scheduler.py", "tests/airflow/test_real_partitions.py")
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def proven(airflow: str, version: str) -> str:
         "8090",
     ]
     words = []
-    tests: list[str | Path] = [python, "-m", "pytest", "-q", TESTS]
+    tests: list[str | Path] = [python, "-m", "pytest", "-q", *TESTS]
     for name, command in (("demo", demo), ("scheduler", tests)):
         print(f"airflows: {airflow} on Python {version}, {name}", flush=True)
         start = time.monotonic()

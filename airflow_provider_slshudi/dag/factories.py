@@ -17,7 +17,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from airflow.providers.common.compat.sdk import conf
-from airflow.sdk import DAG, AssetAlias, TaskGroup
+from airflow.sdk import DAG, AssetAlias, TaskGroup, TriggerRule
 
 from airflow_provider_slshudi import dagfile, settings
 from airflow_provider_slshudi.config.pipeline import Pipeline
@@ -32,7 +32,8 @@ from airflow_provider_slshudi.operators.batch import (
     SlsHudiPlanOperator,
     SlsHudiRecordOperator,
 )
-from airflow_provider_slshudi.operators.events import settled_alias, table_asset
+from airflow_provider_slshudi.operators.consumers import SlsHudiPartitionsOperator
+from airflow_provider_slshudi.operators.events import partitions_alias, partitions_asset, settled_alias, table_asset
 from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiLookOperator
 from airflow_provider_slshudi.operators.maintenance import SlsHudiMirrorOperator, SlsHudiSyncOperator
 from airflow_provider_slshudi.operators.watch import SlsHudiWatchOperator
@@ -44,6 +45,8 @@ _MOST_TAILS = 3
 # A run lasts as long as its slowest batch; one without news lasts a second.
 _MOST_FLEETS = 16
 _NEWS = timedelta(minutes=10)
+# What is complete without a log is told once the wait for news is over.
+_NEWS_OF_PARTITIONS = timedelta(minutes=1)
 # Airflow runs cron expressions in the zone of a DAG's start, and takes one without zone for its default zone's.
 _START = datetime(2024, 1, 1)
 
@@ -55,6 +58,10 @@ def tail_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
     noticed (docs/decisions/0032-back-within-a-minute.md). Airflow allows one run with `@continuous`; and with a
     `dagrun_timeout`, which counts while a run waits, there is one unless `max_active_runs` says more. With
     `@continuous` the plan waits for news, so that runs do not start for nothing.
+
+    Where the pipeline declares a `lateness`, its last task `partitions` tells which partitions are complete, behind the
+    commit and what catalogs and mirrors are told of it, and also where nothing was new: a DAG that is scheduled on
+    `partitions_asset` starts then.
 
     Args:
         pipeline: a pipeline's name or file, or a `Pipeline` that is made in Python.
@@ -73,8 +80,15 @@ def tail_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
         "max_active_runs": runs,
     }
     with dag_of_role(config, "tail", dag_kwargs, **arguments) as dag:
-        wait = _NEWS if _is_endless(schedule) else timedelta()
-        micro_batch(**of_pipeline, plan=partial(SlsHudiPlanOperator, wait=wait))
+        news = _NEWS if config.lateness is None else _NEWS_OF_PARTITIONS
+        wait = news if _is_endless(schedule) else timedelta()
+        batch = micro_batch(**of_pipeline, plan=partial(SlsHudiPlanOperator, wait=wait))
+        if config.lateness is not None:
+            outlets = [partitions_asset(config), partitions_alias(config)]
+            # Also where nothing was new: an hour may be complete without a log.
+            batch >> SlsHudiPartitionsOperator(
+                task_id="partitions", trigger_rule=TriggerRule.NONE_FAILED, outlets=outlets, **of_pipeline
+            )
     return explained(config, dag)
 
 
@@ -107,10 +121,12 @@ def fleet_dag(pipelines: Sequence[str], name: str = "fleet", **dag_kwargs: Any) 
     page = task_docs.of_fleet(stems, schedule, _named(owner))
     with _made(name, stems, {**arguments, "doc_md": page, **dag_kwargs}) as dag:
         wait = _NEWS if _is_endless(schedule) else timedelta()
+        alias = AssetAlias(f"hudi_{name}_settled")
         look = SlsHudiLookOperator(
             task_id="look",
             pipelines=names,
             wait=wait,
+            outlets=[alias],
             doc_md=task_docs.of_fleets_task("look", _named(owner)),
             **connections,
         )
@@ -118,7 +134,7 @@ def fleet_dag(pipelines: Sequence[str], name: str = "fleet", **dag_kwargs: Any) 
             task_id=BATCH,
             retries=0,
             map_index_template="{{ task.called }}",
-            outlets=[AssetAlias(f"hudi_{name}_settled")],
+            outlets=[alias],
             doc_md=task_docs.of_fleets_task(BATCH, _named(owner)),
             **connections,
         )

@@ -236,12 +236,24 @@ _TASKS = {
         "the transaction in the ledger, and the timeline once more.",
         "the completed instant, with the batch's ranges; the transaction is COMMITTED, its ranges are covered. An "
         "event of the asset `hudi_{name}`.",
-        "`transaction`, `kind`, `instant`, `rows`, `bytes`: returned, and the event's `extra`.",
+        "`transaction`, `kind`, `instant`, `rows`, `bytes`, `place`, `partitions`: returned, and the event's `extra`.",
         "**success**: the batch is in the table. **failed**: it is recorded and will be, or is already; the next run "
         "says which.",
         "It has no retries: the next run's `settle` commits. Cleared after it committed, it changes nothing and sends "
         "its event again.",
         _LEAVE + " CommitStateUnknown in every run: mend what it names, or `slshudi abandon {name} ID`.",
+    ),
+    "partitions": _Page(
+        "Completes the partitions of event times that are: all logs are committed that the service received until a "
+        "partition's end and the declared `lateness`. Late logs open one again, and it is told once more.",
+        "the ledger alone: what looks at the service and commits told.",
+        "which partitions are complete, into the ledger. Events of the asset `hudi_{name}_partitions`.",
+        "each partition that became complete, and how often it did: returned, in the events' `extra`, and by "
+        '`SlsHudiChangesOperator` with `of="partitions"`.',
+        "**success**: some became complete. **skipped**: none did. **failed**: the ledger does not answer; the batch "
+        "is committed all the same.",
+        "Safe, as often as you like. Events that a task that died had not sent are sent by the next run's.",
+        _LAST_LINE,
     ),
     "sync": _Page(
         "Tells the pipeline's `catalog` of the columns and partitions of the table `{table}`, as of its newest commit.",
@@ -400,7 +412,7 @@ _OF_FLEET = {
         "Finds the pipelines that have something to do: unread logs, a batch that an earlier run left, trouble, a "
         "table that no run has looked at for an hour. The logs that expire first come first.",
         "the ledger, and where the shards of each logstore end.",
-        "what it saw of each logstore, into the ledger.",
+        "what it saw of each logstore, and partitions that are complete without a log, into the ledger.",
         "the names of the pipelines: returned.",
         "**success**: a task for each of these pipelines follows, or none. **failed**: the ledger does not answer.",
         "Safe, as often as you like.",
@@ -412,7 +424,7 @@ _OF_FLEET = {
         "the ledger, the table's timeline, and the logs of the batch.",
         "one commit of the table with the batch's ranges in its extra metadata; the transaction in the ledger; an "
         "event of the asset `hudi_NAME`.",
-        "`transaction`, `kind`, `instant`, `rows`, `bytes`: returned, and the event's `extra`.",
+        "`transaction`, `kind`, `instant`, `rows`, `bytes`, `place`, `partitions`: returned, and the event's `extra`.",
         "**success**: the batch is in the table. **skipped**: nothing is new, or another run works on the pipeline's "
         "batch. **failed**: the error says at what; the batch is in the table wholly or not at all.",
         "It has no retries; the next run comes soon. Cleared, it first decides what is left. Marking it moves no data.",

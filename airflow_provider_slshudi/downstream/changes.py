@@ -11,7 +11,7 @@ from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.pipeline_rows import COMMANDS
 from airflow_provider_slshudi.ledger.records import Completion, Consumer, Feed, Transaction
 from airflow_provider_slshudi.planning.ranges import Range
-from airflow_provider_slshudi.system.processes import is_gone
+from airflow_provider_slshudi.system.processes import is_gone, is_here
 from airflow_provider_slshudi.transaction.context import Run
 from airflow_provider_slshudi.transaction.dangling import Ended, claimant
 
@@ -68,6 +68,12 @@ class CompletePartition:
     gaps: int
     commit: int
     watermark: int
+
+    @classmethod
+    def of(cls, item: Completion) -> CompletePartition:
+        """What the ledger has of it."""
+        figures = item.rows, item.gaps, item.place, item.watermark
+        return cls(item.number, item.value, item.times, *figures)
 
 
 @dataclass(frozen=True)
@@ -140,16 +146,19 @@ def _is_over(ledger: Ledger, consumer: Consumer, ended: Ended) -> bool:
     if consumer.taken is None:
         return False
     airflow, dag_id, run_id = consumer.run
-    if dag_id == COMMANDS:
-        return is_gone(consumer.process or "")
-    return bool(ended(Run(dag_id, run_id, airflow))) or ledger.now() - consumer.changed > _LOST_AFTER
+    process = consumer.process or ""
+    if dag_id != COMMANDS:
+        over = ended(Run(dag_id, run_id, airflow))
+    else:
+        over = True if is_gone(process) else False if is_here(process) else None
+    return ledger.now() - consumer.changed > _LOST_AFTER if over is None else over
 
 
 def _changes(ledger: Ledger, taken: Consumer) -> Changes:
     first, last = taken.confirmed + 1, taken.taken or 0
     changes = Changes(taken.pipeline, taken.name, taken.key, first, last, taken.nonce or "")
     if taken.of is Feed.PARTITIONS:
-        changes.partitions.extend(map(_partition, ledger.completions(taken.pipeline, first - 1, last)))
+        changes.partitions.extend(map(CompletePartition.of, ledger.completions(taken.pipeline, first - 1, last)))
     else:
         commits = ledger.commits(taken.pipeline, first - 1, last)
         ranges = ledger.ranges_of([item.id for item in commits])
@@ -163,8 +172,3 @@ def _commit(item: Transaction, read: Sequence[Range]) -> Commit:
     partitions = None if item.partitions is None else dict(item.partitions)
     named = item.place or 0, item.id, item.kind.value, item.instant or "", item.completed or ""
     return Commit(*named, item.rows, item.bytes, partitions, ranges, int(manifest.get("quarantined") or 0))
-
-
-def _partition(item: Completion) -> CompletePartition:
-    figures = item.rows, item.gaps, item.place, item.watermark
-    return CompletePartition(item.number, item.value, item.times, *figures)

@@ -276,7 +276,8 @@ def committed(
         reads.set_last_place(connection, transaction.pipeline, place)
 
     values = {"completed": completed}
-    return _change(connection, id, token, State.COMMITTED, values, values | dict(more), settle)
+    _change(connection, id, token, State.COMMITTED, values, values | dict(more), settle)
+    return reads.get(connection, id)  # with its place
 
 
 def completed_once(connection: Connection, id: str, completed: str | None, detail: Mapping[str, Any]) -> None:

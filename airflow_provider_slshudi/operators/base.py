@@ -1,11 +1,10 @@
-"""What the tasks of a pipeline share: connections, what the ledger and metrics are told, what Airflow knows of runs."""
+"""What the tasks of a pipeline share: connections, and what the ledger and metrics are told."""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
-import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -20,21 +19,22 @@ from airflow.providers.common.compat.sdk import (
     redact,
 )
 from airflow.sdk import BaseOperator, BaseOperatorLink
-from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 
 from airflow_provider_slshudi import dagfile
 from airflow_provider_slshudi.exceptions import ConfigError, Fenced, JobFailed, TerminalError
 from airflow_provider_slshudi.handover.names import BACKFILL, PARAMS_SOURCE, part_of
+from airflow_provider_slshudi.hooks.runs import this_airflow
 from airflow_provider_slshudi.plugins.links import PipelineLink, SparkLink, web_address
-from airflow_provider_slshudi.settings import AIRFLOW_NAME, CONNECTIONS, Connections
+from airflow_provider_slshudi.settings import CONNECTIONS, Connections
 from airflow_provider_slshudi.system.processes import end_with_parent
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_slshudi.config.pipeline import Pipeline
+    from airflow_provider_slshudi.dagfile import DagFile
     from airflow_provider_slshudi.ledger.records import Transaction
-    from airflow_provider_slshudi.transaction.context import Run, Work
+    from airflow_provider_slshudi.transaction.context import Work
     from airflow_provider_slshudi.transaction.settle import Settled
 
 
@@ -54,14 +54,12 @@ def signal(work: Work) -> None:
 
 
 _log = logging.getLogger(__name__)
-_OVER = ("success", "failed")
 LOOK_WAIT_SECONDS = 5.0
 """A look waits this long for the run that decides at the moment: mostly a plan, which takes less."""
 SCHEDULED = "scheduled"
 """The type of a DAG run that its schedule started."""
 ANSWER_SECONDS = 20.0
 _LOOK_AGAIN_SECONDS = 15.0
-_LOCAL = ("LocalExecutor", "airflow.executors.local_executor.LocalExecutor")
 
 
 class ConnectedTask:
@@ -116,10 +114,9 @@ class PipelineTask(ConnectedTask):
                 # No reason to stop the driver.
                 _log.warning("Airflow does not take the link to %s: %s", page, error)
 
-        run, dag = context["dag_run"], context.get("dag")
-        dag_file = None if dag is None else dagfile.of(dag)
+        run = context["dag_run"]
         asking = Run(run.dag_id, run.run_id, this_airflow())
-        self._work = work_of(self.pipeline, asking, dag_file, show, self.connections)
+        self._work = work_of(self.pipeline, asking, dag_file(context), show, self.connections)
         TransactionTables.of(self._work).require_answer(ANSWER_SECONDS)
         return self._work
 
@@ -192,12 +189,12 @@ class PipelineTask(ConnectedTask):
         from airflow_provider_slshudi.config.load import place_of
         from airflow_provider_slshudi.views.advice import advice
 
-        field, dag = advice(kind_of(error).__name__).field, context.get("dag")
+        field = advice(kind_of(error).__name__).field
         if not (field and isinstance(self.pipeline, str)):
             return ""
         fields = error.fields if isinstance(error, JobFailed) else vars(error)
         try:
-            path = settings.pipeline_path(self.pipeline, None if dag is None else dagfile.of(dag))
+            path = settings.pipeline_path(self.pipeline, dag_file(context))
             return f"\nTo edit: {place_of(path, field, str(fields.get('column') or ''))}"
         except Exception as found:
             _log.info("where to edit the pipeline's file is not known: %s", found)
@@ -223,6 +220,12 @@ class PipelineTask(ConnectedTask):
 
         if self._work is not None and isinstance(self._work.launcher, SparkLauncher):
             self._work.launcher.kill()
+
+
+def dag_file(context: Context) -> DagFile | None:
+    """The file of the task's DAG, beside which its pipelines are; None where it has none."""
+    dag = context.get("dag")
+    return None if dag is None else dagfile.of(dag)
 
 
 def slices(task: BaseOperator, context: Context, wait: timedelta) -> Iterator[float]:
@@ -307,6 +310,20 @@ class PipelineOperator(PipelineTask, BaseOperator):
 
 
 @contextmanager
+def failing_at_once() -> Iterator[None]:
+    """Fails the task at once on an error that no retry mends, and tells the ledger nothing: for what is no trouble of
+    the pipeline.
+
+    Raises:
+        AirflowFailException: such an error ended the block.
+    """
+    try:
+        yield
+    except TerminalError as error:
+        raise AirflowFailException(str(error)) from None
+
+
+@contextmanager
 def only_logged() -> Iterator[None]:
     """The ledger may be the very thing that failed: what is told to people changes nothing for the step."""
     try:
@@ -367,92 +384,6 @@ def first_run(context: Context) -> str:
     """The DAG and the run that a backfill began with, if this run is a part of one; else this run itself."""
     run = context["dag_run"]
     return f"{run.dag_id}/{part_of(run.run_id)[0]}"
-
-
-class AirflowRuns:
-    """What Airflow tells of DAG runs, as `transaction.dangling.Ended`.
-
-    Args:
-        ti: a task instance, or its class, by which Airflow is asked.
-    """
-
-    def __init__(self, ti: Any) -> None:
-        self._ti = ti
-
-    def __call__(self, run: Run) -> bool | None:
-        """Whether a run has ended; one that this Airflow made and does not know any more was deleted, so it has.
-
-        None of a run that is not known to be this Airflow's: another one with the same ledger may have one of the
-        same id, and the command line has none.
-        """
-        if run.airflow != this_airflow():
-            _log.info("run %s is not known to be one of this Airflow's, which cannot tell of it", run)
-            return None
-        try:
-            state = self._ti.get_dagrun_state(run.dag_id, run.run_id)
-        except AirflowRuntimeError as error:
-            if run.airflow and _is_unknown_run(error):
-                _log.info("run %s was deleted", run)
-                return True
-            _log.warning("Airflow does not tell the state of run %s: %s", run, error)
-            return None
-        return state in _OVER
-
-    def shown_step(self, run: Run, steps: Collection[str]) -> str:
-        """The one of these steps whose task a worker has, and the task's state; empty where Airflow knows of none.
-
-        LocalExecutor has a worker free for every task that it queues, and never notices one that dies before its task
-        runs. Empty where the run has more than one batch: whose step a task is, is not known. So of a run that no
-        Airflow is known to have made: another one's of the same id may be at that step.
-        """
-        if not run.airflow:
-            return ""
-        try:
-            states = self._ti.get_task_states(dag_id=run.dag_id, run_ids=[run.run_id])
-        except AirflowRuntimeError as error:
-            _log.warning("Airflow does not tell the tasks of run %s: %s", run, error)
-            return ""
-        named = [(task.rpartition(".")[2], state) for task, state in states.get(run.run_id, {}).items()]
-        step_states = [(step, state) for step, state in named if step in steps]
-        with_worker = ("running", "queued") if conf.get("core", "executor") in _LOCAL else ("running",)
-        shown = [f"{step} {state}" for step, state in step_states if state in with_worker]
-        return ", ".join(shown) if len(step_states) == len(dict(step_states)) else ""
-
-
-def _is_unknown_run(error: AirflowRuntimeError) -> bool:
-    """Whether the API server answered that there is no such run; a wrong address gives 404 too, without this reason."""
-    answer: Any = error.error.detail or {}
-    detail = (answer.get("detail") or {}).get("detail")
-    return answer.get("status_code") == 404 and isinstance(detail, dict) and detail.get("reason") == "not_found"
-
-
-def this_airflow() -> str:
-    """The name by which this Airflow recognises its own runs; empty where it does not tell it.
-
-    It is an Airflow variable, since no id of an installation reaches a task. It is read again once it is made: of
-    several that make it at once the last one counts.
-    """
-    from airflow.sdk import Variable
-
-    try:
-        airflow_name = Variable.get(AIRFLOW_NAME, default="")
-        if not airflow_name and _is_unknown_variable(AIRFLOW_NAME):
-            Variable.set(AIRFLOW_NAME, uuid.uuid4().hex, description="The name of this Airflow in slshudi's ledger")
-            airflow_name = Variable.get(AIRFLOW_NAME, default="")
-        return str(airflow_name or "")
-    except Exception as error:
-        # No reason to stop: without the name, decisions wait for heartbeats instead.
-        _log.warning("Airflow gives no variable %s: %s", AIRFLOW_NAME, error)
-    return ""
-
-
-def _is_unknown_variable(name: str) -> bool:
-    """Whether there is no such variable; `Variable.get` gives its default as well where the API server failed."""
-    from airflow.sdk.execution_time import task_runner
-    from airflow.sdk.execution_time.comms import ErrorResponse, GetVariable
-
-    answer = task_runner.SUPERVISOR_COMMS.send(GetVariable(key=name))
-    return isinstance(answer, ErrorResponse) and answer.error == ErrorType.VARIABLE_NOT_FOUND
 
 
 def as_xcom(settled: list[Settled]) -> list[dict[str, Any]]:

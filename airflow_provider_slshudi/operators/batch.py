@@ -174,7 +174,7 @@ class SlsHudiRecordOperator(_Step):
 
 
 class SlsHudiCommitOperator(CommitLineageTask, _DriverStep):
-    """Phase two: commits the instant; returns the transaction's id, kind, instant, rows and bytes.
+    """Phase two: commits the instant; returns the transaction's id, kind, instant, rows, bytes, place and partitions.
 
     Each outlet that is an asset gets an event with this result as its `extra`. If the task dies before that, the next
     settle tells the asset (`operators.events`).

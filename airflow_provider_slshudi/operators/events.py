@@ -1,10 +1,10 @@
-"""The assets by which Airflow knows a pipeline's table, and their events."""
+"""The assets by which Airflow knows a pipeline's table and its complete partitions, and their events."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,13 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow_provider_slshudi import dagfile, settings
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.values import scheme_and_place
-from airflow_provider_slshudi.operators.base import AirflowRuns, this_airflow
+from airflow_provider_slshudi.hooks.runs import AirflowRuns, this_airflow
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_slshudi.ledger.records import Transaction
+    from airflow_provider_slshudi.ledger.ledger import Ledger
+    from airflow_provider_slshudi.ledger.records import Completion, Transaction
     from airflow_provider_slshudi.transaction.context import Work
     from airflow_provider_slshudi.transaction.settle import Settled
 
@@ -32,8 +33,28 @@ def table_asset(pipeline: str | Pipeline) -> Asset:
     factory looks for it.
     """
     described = settings.pipeline(pipeline, dagfile.calling()) if isinstance(pipeline, str) else pipeline
-    scheme, place = scheme_and_place(described.table.path)
-    return Asset(name=f"hudi_{described.name}", uri=f"hudi://{'localhost' if scheme == 'file' else ''}{place}")
+    return _asset(described)
+
+
+def partitions_asset(pipeline: str | Pipeline) -> Asset:
+    """The asset that is updated as partitions of event times become complete; a DAG may be scheduled on it.
+
+    Its URI is that of `table_asset` with `?of=partitions`. From Airflow 3.3 on a DAG with a `PartitionedAssetTimetable`
+    of it has a run for each partition, whose value is the run's `partition_key`.
+    """
+    described = settings.pipeline(pipeline, dagfile.calling()) if isinstance(pipeline, str) else pipeline
+    return _asset(described, "_partitions", "?of=partitions")
+
+
+def partitions_alias(pipeline: Pipeline) -> AssetAlias:
+    """The outlet by which that asset has events without a partition's key, where others have keys."""
+    return AssetAlias(f"hudi_{pipeline.name}_completed")
+
+
+def _asset(pipeline: Pipeline, name: str = "", suffix: str = "") -> Asset:
+    scheme, place = scheme_and_place(pipeline.table.path)
+    authority = "localhost" if scheme == "file" else ""
+    return Asset(name=f"hudi_{pipeline.name}{name}", uri=f"hudi://{authority}{place}{suffix}")
 
 
 def settled_alias(pipeline: Pipeline) -> AssetAlias:
@@ -48,6 +69,8 @@ _log = logging.getLogger(__name__)
 # As many as may be committed while Airflow shows a dead run as running.
 _COMMITS = 60
 _EVENTS = 100
+# Each has the `extra` of all, and there may be a thousand after a backfill: the next runs tell the others.
+_PARTITIONS = 50
 _TELLS = "asset event by"
 # Airflow has the event a moment after the reservation, with the success of the task that made it.
 _RESERVED = timedelta(minutes=10)
@@ -56,13 +79,16 @@ _LONGEST = timedelta(days=7)
 
 
 def extra_of(committed: Transaction) -> dict[str, Any]:
-    """What the event of a committed batch says: the transaction, its kind and instant, its rows and raw bytes."""
+    """What the event of a committed batch says: the transaction, its kind and instant, its rows and raw bytes, its
+    place among the pipeline's commits, and the rows of each partition (None where there are no partitions)."""
     return {
         "transaction": committed.id,
         "kind": committed.kind.value,
         "instant": committed.instant,
         "rows": committed.rows,
         "bytes": committed.bytes,
+        "place": committed.place,
+        "partitions": None if committed.partitions is None else dict(committed.partitions),
     }
 
 
@@ -163,8 +189,77 @@ def _is_over(context: Context, work: Work, committed: Transaction, airflow: str)
     return committed.token > 1 or bool(AirflowRuns(context["ti"])(run))
 
 
+def tell_partitions(
+    outlets: Sequence[object], context: Context, ledger: Ledger, pipeline: Pipeline, completed: list[Completion]
+) -> list[Completion]:
+    """Updates the asset of complete partitions for all that became complete since its newest event.
+
+    So an event that was lost with its task, before its success, comes with the next one. Returns the partitions that
+    are told: `completed` where there is no outlet, or Airflow does not tell events.
+
+    Args:
+        outlets: the task's. An asset has an event for each partition, with its key, where Airflow has such keys; else
+            one event for all. An alias has one event without a key, unless an asset had.
+        context: Airflow's, of the task.
+        ledger: the pipeline's.
+        pipeline: the pipeline.
+        completed: what this task completed.
+    """
+    assets = [outlet for outlet in outlets if isinstance(outlet, Asset)]
+    aliases = [outlet for outlet in outlets if isinstance(outlet, AssetAlias)]
+    if not assets and not aliases:
+        return completed
+    asset = partitions_asset(pipeline)
+    partitions = _untold_partitions(asset, ledger, pipeline.name, completed)
+    if not partitions:
+        return []
+    extra = extra_of_partitions(partitions)
+    values = [item.value for item in partitions]
+    _log.info("asset %s is updated for the partitions %s", asset.name, ", ".join(values))
+    has_keys = True
+    for outlet in assets:
+        events: Any = context["outlet_events"][outlet]
+        events.extra = extra
+        has_keys = hasattr(events, "add_partitions")
+        if has_keys:
+            events.add_partitions(values)
+    if has_keys:
+        # Airflow starts DAGs that know no keys by events without one alone.
+        for alias in aliases:
+            context["outlet_events"][alias].add(asset, extra=extra)
+    return partitions
+
+
+def extra_of_partitions(partitions: Sequence[Completion]) -> dict[str, Any]:
+    """What the event of partitions says that became complete: the numbers of the first and the last of these
+    completions, and of each partition how often it was completed, and its rows."""
+    by_value = {item.value: {"times": item.times, "rows": item.rows} for item in partitions}
+    return {"first": partitions[0].number, "last": partitions[-1].number, "partitions": by_value}
+
+
+def _untold_partitions(asset: Asset, ledger: Ledger, pipeline: str, completed: list[Completion]) -> list[Completion]:
+    """The oldest that became complete since the asset's newest event."""
+    from airflow_provider_slshudi.ledger.records import Feed
+
+    try:
+        last = next((int(extra["last"]) for extra in _extras(asset, _EVENTS) if "last" in extra), 0)
+    except (AirflowRuntimeError, ImportError) as error:
+        _log.warning("Airflow does not tell the events of asset %s: %s", asset.name, error)
+        return completed
+    since, newest = ledger.now() - _LONGEST, ledger.newest(pipeline, Feed.PARTITIONS)
+    # A ledger that was lost counts anew.
+    after = last if last <= newest else 0
+    return [item for item in ledger.completions(pipeline, after, newest) if item.at > since][:_PARTITIONS]
+
+
 def _told(asset: Asset, limit: int | None = None, after: datetime | None = None) -> set[str]:
-    """The transactions of the asset's newest events, or of those after a time.
+    """The transactions of the asset's newest events, or of those after a time; raises as `_extras`."""
+    extras = _extras(asset, limit, after)
+    return {str(extra["transaction"]) for extra in extras if "transaction" in extra}
+
+
+def _extras(asset: Asset, limit: int | None = None, after: datetime | None = None) -> list[dict[str, Any]]:
+    """What the asset's newest events say, or those after a time.
 
     Raises:
         AirflowRuntimeError: Airflow does not tell them.
@@ -178,4 +273,4 @@ def _told(asset: Asset, limit: int | None = None, after: datetime | None = None)
         events = events.limit(limit)
     if after is not None:
         events = events.after(after.isoformat())
-    return {str(event.extra["transaction"]) for event in events if event.extra and "transaction" in event.extra}
+    return [event.extra for event in events if event.extra]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowSkipException, conf
 from airflow.sdk import AssetAlias, BaseOperator, BaseOperatorLink
 
-from airflow_provider_slshudi import dagfile, settings
+from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.exceptions import (
     BatchUnderWay,
     ConfigError,
@@ -22,12 +22,13 @@ from airflow_provider_slshudi.exceptions import (
     TransientError,
 )
 from airflow_provider_slshudi.handover.names import BATCH, MIRROR, SYNC
+from airflow_provider_slshudi.hooks.runs import AirflowRuns, this_airflow
 from airflow_provider_slshudi.operators.base import (
     LOOK_WAIT_SECONDS,
     SCHEDULED,
-    AirflowRuns,
     ConnectedTask,
     PipelineOperator,
+    dag_file,
     end_with_supervisor,
     failure_of,
     only_logged,
@@ -35,9 +36,8 @@ from airflow_provider_slshudi.operators.base import (
     refuse_test,
     signal,
     slices,
-    this_airflow,
 )
-from airflow_provider_slshudi.operators.events import extra_of, table_asset, tell
+from airflow_provider_slshudi.operators.events import extra_of, table_asset, tell, tell_partitions
 from airflow_provider_slshudi.operators.lineage import CommitLineageTask
 from airflow_provider_slshudi.plugins.links import PipelineLink, SparkLink, TransactionLink
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.config.pipeline import Pipeline
     from airflow_provider_slshudi.hooks.work import Works
     from airflow_provider_slshudi.ledger.ledger import Ledger
-    from airflow_provider_slshudi.ledger.records import Transaction
+    from airflow_provider_slshudi.ledger.records import Completion, Transaction
     from airflow_provider_slshudi.transaction.context import Work
     from airflow_provider_slshudi.transaction.dangling import Ended
     from airflow_provider_slshudi.transaction.news import News
@@ -63,6 +63,8 @@ class SlsHudiLookOperator(ConnectedTask, BaseOperator):
     looked at for an hour. The logs that expire first come first, then those that are oldest. Pipelines that cannot be
     looked at come last: their own tasks say why. It gives at most as many as Airflow maps (`[core] max_map_length`).
 
+    Each outlet that is an asset's alias gets an event for the partitions of a pipeline that are complete without a log.
+
     Args:
         pipelines: names or files.
         wait: how long it waits for news where there is nothing to do, as `SlsHudiPlanOperator` does.
@@ -70,6 +72,7 @@ class SlsHudiLookOperator(ConnectedTask, BaseOperator):
     """
 
     template_fields: Sequence[str] = ("pipelines", *settings.CONNECTIONS)
+    _completed: list[tuple[Work, list[Completion]]]
 
     def __init__(
         self,
@@ -89,23 +92,27 @@ class SlsHudiLookOperator(ConnectedTask, BaseOperator):
     def execute(self, context: Context) -> list[str]:
         """Looks."""
         refuse_test()
+        self._completed = []
         from airflow_provider_slshudi.hooks.work import Works
         from airflow_provider_slshudi.sls.faults import PERSON
         from airflow_provider_slshudi.transaction.context import Run
         from airflow_provider_slshudi.transaction.news import await_news
 
-        run, dag = context["dag_run"], context.get("dag")
+        run = context["dag_run"]
         # One that does not answer must not hold up the others for as long as a task of its own would wait.
         asking = Run(run.dag_id, run.run_id, this_airflow(), PERSON)
-        works = Works(asking, None if dag is None else dagfile.of(dag), self.connections)
+        works = Works(asking, dag_file(context), self.connections)
         ended = AirflowRuns(context["ti"])
         end_with_supervisor()
         due_pipelines, watched = self._found(works, ended, context)
         for seconds in slices(self, context, self.wait):
-            if due_pipelines:
+            if due_pipelines or self._completed:
                 break
             await_news(watched, seconds)
             due_pipelines, watched = self._found(works, ended, context)
+        for work, completed in self._completed:
+            with only_logged():
+                tell_partitions(self.outlets, context, work.ledger, work.pipeline, completed)
         self.log.info("%d of %d pipelines have something to do", len(due_pipelines), len(self.pipelines))
         return due_pipelines[: conf.getint("core", "max_map_length", fallback=1024)]
 
@@ -153,11 +160,14 @@ class SlsHudiLookOperator(ConnectedTask, BaseOperator):
         ], watched
 
     def _look(self, work: Work, ended: Ended) -> News | None:
+        from airflow_provider_slshudi.downstream.completeness import complete
         from airflow_provider_slshudi.transaction.news import news
 
         pipeline_news = news(work, ended)
         if pipeline_news is None:
             # A task of its own would do that.
+            if work.pipeline.lateness is not None and (completed := complete(work.ledger, work.pipeline)):
+                self._completed.append((work, completed))
             with only_logged():
                 signal(work)
         return pipeline_news
@@ -172,7 +182,8 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
     comes soon. A catalog that does not answer fails no batch, and is told as trouble of a step `sync` or
     `mirror`.
 
-    Each outlet that is an asset's alias gets an event for each committed batch.
+    Each outlet that is an asset's alias gets an event for each committed batch, and one for the partitions that became
+    complete, without a partition's key.
 
     Args:
         pipeline: a pipeline's name or file, which has the pipeline's name.
@@ -215,6 +226,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
             if planned is not None:
                 done = self._done(work, planned, context)
             self._publish(work, context)
+            self._complete(work, context)
         if done is None and not self._tells:
             raise AirflowSkipException("there is nothing new to read")
         # A skipped task would lose the events of what settle committed.
@@ -283,6 +295,17 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
             else:
                 with only_logged():
                     work.ledger.clear_troubles(pipeline.name, context["dag_run"].dag_id, step)
+
+    def _complete(self, work: Work, context: Context) -> None:
+        """As `SlsHudiPartitionsOperator`; last, since Airflow has the event a moment later, with the task's success."""
+        from airflow_provider_slshudi.downstream.completeness import complete
+
+        if work.pipeline.lateness is None:
+            return
+        with only_logged():
+            completed = complete(work.ledger, work.pipeline)
+            if tell_partitions(self.outlets, context, work.ledger, work.pipeline, completed):
+                self._tells = True
 
     def _committed(self, work: Work, planned: Transaction) -> Transaction:
         from airflow_provider_slshudi.transaction import steps

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.handover.names import PARAMS_SOURCE, REPAIR, Act
+from airflow_provider_slshudi.hooks.runs import AirflowRuns
 from airflow_provider_slshudi.operators.base import (
-    AirflowRuns,
     PipelineOperator,
     as_xcom,
     refuse_retries,

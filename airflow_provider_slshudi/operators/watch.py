@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_provider_slshudi import dagfile, settings
+from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
-from airflow_provider_slshudi.operators.base import PipelineOperator
+from airflow_provider_slshudi.operators.base import PipelineOperator, dag_file
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -42,8 +42,7 @@ class SlsHudiWatchOperator(PipelineOperator):
         """Looks."""
         from airflow_provider_slshudi.views.findings import Limits, findings
 
-        dag = context.get("dag")
-        name = settings.pipeline(self.pipeline, None if dag is None else dagfile.of(dag)).name
+        name = settings.pipeline(self.pipeline, dag_file(context)).name
         ledger = LedgerHook(self.connections.ledger).ledger_as_it_is()
         # Not `told`: what the watch finds is in the ledger already, and would be found again.
         sentences = findings(ledger, name, Limits(self.behind, self.dangling, self.expires))

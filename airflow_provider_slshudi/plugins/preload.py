@@ -41,6 +41,7 @@ def preload() -> None:
     import pyarrow.fs  # noqa: F401
 
     from airflow_provider_slshudi.dag import operations  # noqa: F401
+    from airflow_provider_slshudi.downstream import changes, completeness  # noqa: F401
     from airflow_provider_slshudi.hooks import work  # noqa: F401
     from airflow_provider_slshudi.ledger import engine  # noqa: F401
     from airflow_provider_slshudi.transaction import plan, settle, steps  # noqa: F401

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,8 @@ from airflow.providers.common.compat.sdk import AirflowSensorTimeout, AirflowSki
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 
 from airflow_provider_slshudi.exceptions import TailUnderWay, TransientError
-from airflow_provider_slshudi.operators.base import LOOK_WAIT_SECONDS, SCHEDULED, AirflowRuns, PipelineTask, as_xcom
+from airflow_provider_slshudi.hooks.runs import AirflowRuns
+from airflow_provider_slshudi.operators.base import LOOK_WAIT_SECONDS, SCHEDULED, PipelineTask, as_xcom
 from airflow_provider_slshudi.operators.events import tell
 from airflow_provider_slshudi.operators.lineage import LineageTask
 from airflow_provider_slshudi.settings import CONNECTIONS, Connections
@@ -19,6 +21,7 @@ from airflow_provider_slshudi.triggers.settle import SettleTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from airflow.triggers.base import BaseTrigger
 
     from airflow_provider_slshudi.config.pipeline import Pipeline
     from airflow_provider_slshudi.transaction.context import Work
@@ -30,10 +33,10 @@ _KNOWN_SECONDS = 60.0
 _LATE_SECONDS = 60.0
 
 
-class _PipelineSensor(PipelineTask, BaseSensorOperator):
+class PipelineSensor(PipelineTask, BaseSensorOperator):
     """Looks until it may go on; takes no worker slot while it waits, unless `mode` is `poke`."""
 
-    template_fields = ("pipeline", *CONNECTIONS)
+    template_fields: Sequence[str] = ("pipeline", *CONNECTIONS)
 
     def __init__(
         self,
@@ -70,14 +73,18 @@ class _PipelineSensor(PipelineTask, BaseSensorOperator):
         remaining_seconds = since + self.timeout - time.time()
         if remaining_seconds <= 0:
             raise self._out_of_time(f"{self.task_id} has waited for {self.timeout:.0f} s{self._said()}")
-        what = self._awaited()
-        seconds = _KNOWN_SECONDS if what.pipeline else self.poke_interval
         self.defer(
-            trigger=SettleTrigger(self.connections.ledger, asdict(what), min(seconds, remaining_seconds)),
+            trigger=self.trigger(remaining_seconds),
             method_name="wake",
             kwargs={"since": since},
             timeout=timedelta(seconds=remaining_seconds + _LATE_SECONDS),
         )
+
+    def trigger(self, seconds: float) -> BaseTrigger:
+        """What a deferred task waits for, at most for so long."""
+        what = self._awaited()
+        until_next = _KNOWN_SECONDS if what.pipeline else self.poke_interval
+        return SettleTrigger(self.connections.ledger, asdict(what), min(until_next, seconds))
 
     def _awaited(self) -> Awaited:
         """What the next look waits for; of no pipeline: its time alone."""
@@ -94,7 +101,7 @@ class _PipelineSensor(PipelineTask, BaseSensorOperator):
         return AirflowSensorTimeout(said)
 
 
-class SlsHudiSettleSensor(LineageTask, _PipelineSensor):
+class SlsHudiSettleSensor(LineageTask, PipelineSensor):
     """Decides every dangling transaction of the pipeline, and waits until ledger and table agree.
 
     Looks again while something cannot be read, another run decides, an earlier run of the same DAG works on a batch
@@ -149,7 +156,7 @@ class SlsHudiSettleSensor(LineageTask, _PipelineSensor):
         return AirflowSkipException(str(self._obstacle)) if skips else AirflowSensorTimeout(said)
 
 
-class SlsHudiDanglingSensor(_PipelineSensor):
+class SlsHudiDanglingSensor(PipelineSensor):
     """Waits until something of the pipeline dangles: a batch whose run has ended, or an instant that no run finishes.
 
     It decides nothing, and takes no lease; `SlsHudiRecoverOperator` behind it does. A run that a person triggered does

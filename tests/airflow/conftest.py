@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_provider_slshudi.local import LocalSls
-from tests.machine import ROOT, connection, write_pipeline
+from tests.commits import Committing
+from tests.machine import ROOT, connection, write_hourly, write_pipeline
 from tests.transaction.conftest import scenario, server  # noqa: F401  pipelines with tables, for the command line
 
 if TYPE_CHECKING:
@@ -68,3 +69,14 @@ def sls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSls]:
     """A local log service; tests keep apart by logstores of their own."""
     with LocalSls(tmp_path_factory.mktemp("sls")) as running:
         yield running
+
+
+@pytest.fixture
+def hourly(pipelines: Path, ledger_connection: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Committing:
+    """The pipeline with partitions by the hour, which are complete five minutes later; in the Airflow `here`."""
+    from airflow_provider_slshudi import settings
+    from airflow_provider_slshudi.hooks.ledger import LedgerHook
+
+    monkeypatch.setenv("AIRFLOW_VAR_SLSHUDI_AIRFLOW", "here")
+    write_hourly(pipelines / "ad_events.yaml", tmp_path / "lake" / "ad_events")
+    return Committing(LedgerHook().ledger(), settings.pipeline("ad_events"))

@@ -18,7 +18,7 @@ from airflow.sdk import DAG, CronTriggerTimetable
 from airflow.sdk.definitions.param import process_params
 from airflow.timetables.simple import ContinuousTimetable
 
-from airflow_provider_slshudi import settings
+from airflow_provider_slshudi import partitions_asset, settings
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.dag.factories import micro_batch, tail_dag
 from airflow_provider_slshudi.dag.operations import (
@@ -34,7 +34,7 @@ from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.handover.names import Act
 from airflow_provider_slshudi.operators.events import settled_alias, table_asset
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
-from tests.machine import ROOT, write_pipeline
+from tests.machine import ROOT, write_hourly, write_pipeline
 
 ROLES = ("tail", "backfill", "recovery", "repair", "override", "verify", "maintenance", "operations", "watch")
 STEPS = ["settle", "plan", "open", "append", "record", "commit"]
@@ -52,7 +52,8 @@ def schedule(dag: DAG) -> object:
 def test_the_example_dags_parse() -> None:
     bag = DagBag(str(ROOT / "dags"))
     assert bag.import_errors == {}
-    assert set(bag.dags) == {*(f"ad_events_{role}" for role in ROLES), "ad_fleet", "ad_users_operators"}
+    behind = {f"ad_impressions_{role}" for role in ("tail", "hourly", "pandas", "duckdb", "spark")}
+    assert set(bag.dags) == {*(f"ad_events_{role}" for role in ROLES), "ad_fleet", "ad_users_operators", *behind}
     assert {Path(dag.fileloc).parent for dag in bag.dags.values()} == {ROOT / "dags"}
 
 
@@ -92,6 +93,22 @@ def test_where_a_run_follows_the_one_before_at_once_its_plan_waits_for_news(pipe
         for given in ({}, {"schedule": "@continuous"}, {"schedule": ContinuousTimetable()})
     ]
     assert waits == [timedelta(), timedelta(minutes=10), timedelta(minutes=10)]
+
+
+def test_where_a_lateness_is_declared_the_last_task_tells_what_is_complete(pipelines: Path) -> None:
+    write_hourly(pipelines / "ad_events.yaml", pipelines / "lake", mirror={"delta": {}})
+    dag = tail_dag("ad_events")
+    task = dag.task_dict["partitions"]
+    assert task.upstream_task_ids == {"batch.mirror"}, "readers of the mirror have the commit by then"
+    # Also where the plan skipped; not where the commit failed, whose run is to fail.
+    assert task.trigger_rule == "none_failed"
+    assert {getattr(outlet, "uri", outlet.name) for outlet in task.outlets} == {
+        partitions_asset("ad_events").uri,
+        "hudi_ad_events_completed",
+    }
+    assert task.max_active_tis_per_dag == 1, "the next one looks once Airflow has this one's events"
+    plan = tail_dag("ad_events", schedule="@continuous").task_dict["batch.plan"]
+    assert getattr(plan, "wait", None) == timedelta(minutes=1)
 
 
 def test_where_airflow_or_a_time_out_leaves_no_room_to_wait_there_is_one_run(pipelines: Path) -> None:

@@ -90,6 +90,8 @@ def _run(options: argparse.Namespace, show: Show) -> int:
     with LocalSls(directory / "sls") as server:
         connection = server.connection()
         pipeline = write_example(DAGS, directory / "pipelines", f"file://{directory / 'lake' / PIPELINE}", SCHEDULE)
+        for other in {*(DAGS / "pipelines").iterdir()} - {DAGS / "pipelines" / f"{PIPELINE}.yaml"}:
+            shutil.copy(other, directory / "pipelines")  # of the other examples, which stay paused
         show.say(f"log service on {server.endpoint}, Airflow is starting (its log: {directory / 'airflow'})")
         with (
             Putter(connection, pipeline.source, SHARDS, options.logs, BATCHES) as putter,

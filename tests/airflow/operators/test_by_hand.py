@@ -66,8 +66,8 @@ def assert_the_next_run_decides(pipeline: Scenario, decision: str) -> None:
     events = added(context, alias)
     if decision == "RECOMMIT":
         (event,) = events
-        assert event.pop("bytes") > 0
-        of_batch = {"transaction": decided["transaction"], "instant": decided["instant"]}
+        assert event.pop("bytes") > 0 and sum(event.pop("partitions").values()) == LOGS
+        of_batch = {"transaction": decided["transaction"], "instant": decided["instant"], "place": 1}
         assert event == {**of_batch, "kind": "tail", "rows": LOGS}
     else:
         assert events == []

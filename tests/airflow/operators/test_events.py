@@ -44,7 +44,8 @@ def recorded(work: Work) -> Committed:
         begun = ledger.begin(work.pipeline.name, Kind.TAIL, [range_], "tail", run)
         ledger.note(begun.id, AIRFLOW, airflow)
         ledger.opened(begun.id, begun.token, f"2026112107355812{made}")
-        return ledger.prepared(begun.id, begun.token, {"files": 1}, [RangeTotals(range_, made, 10 * made, 1, 2)])
+        totals, partitions = [RangeTotals(range_, made, 10 * made, 1, 2)], {"event_date=2026-11-21": made}
+        return ledger.prepared(begun.id, begun.token, {"files": 1}, totals, partitions=partitions)
 
     return make
 
@@ -82,6 +83,8 @@ def test_every_batch_that_settle_commits_has_an_event_of_its_own(
         "instant": "20261121073558122",
         "rows": 2,
         "bytes": 20,
+        "place": 2,
+        "partitions": {"event_date=2026-11-21": 2},
     }
 
 

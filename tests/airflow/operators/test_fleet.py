@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+import yaml
 from airflow.sdk import AssetAlias
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
@@ -20,11 +22,12 @@ from airflow_provider_slshudi.exceptions import (
     TimelineUnreadable,
 )
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
+from airflow_provider_slshudi.hooks.runs import AirflowRuns
 from airflow_provider_slshudi.hooks.work import work_of
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import RangeTotals, State
-from airflow_provider_slshudi.operators.base import AirflowRuns
 from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiLookOperator
+from airflow_provider_slshudi.planning.periods import Periods
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.services import maintenance, mirrors
 from airflow_provider_slshudi.storage.files import Storage
@@ -36,8 +39,9 @@ from airflow_provider_slshudi.transaction.context import GIVEN_UP, Run, Work
 from airflow_provider_slshudi.transaction.dangling import Ended
 from airflow_provider_slshudi.transaction.news import News
 from airflow_provider_slshudi.transaction.plan import tail
-from tests.airflow.operators.runs import added, in_run
+from tests.airflow.operators.runs import AssetEvents, added, in_run
 from tests.clock import Clock
+from tests.machine import write_hourly
 from tests.seen import committed
 
 FLEET = ("fleet", "run-1")
@@ -430,3 +434,32 @@ def test_a_batch_that_is_only_tried_out_reserves_nothing(
         with pytest.raises(AirflowFailException, match="plans nothing"):
             task.execute(in_run(FLEET))
     assert ledger.last("ad_events", 10) == []
+
+
+def test_an_hour_that_is_complete_without_a_new_log_is_told_by_the_look(
+    put: Callable[[int], None], ledger: Ledger, pipelines: Path, asset_events: AssetEvents
+) -> None:
+    skipped(ledger)
+    file = pipelines / "ad_events.yaml"
+    source = yaml.safe_load(file.read_text(encoding="utf-8"))["source"]
+    write_hourly(file, pipelines.parent / "lake" / "ad_events", source=source)
+    put(3)
+    work = work_of("ad_events", Run(*FLEET, "here"))
+    planned = tail(work)
+    assert planned is not None
+    begun = Periods("hour").at(int(time.time()) - 7_200)
+    totals = [RangeTotals(item, len(item), 10, begun.begin, begun.begin) for item in ledger.ranges(planned.id)]
+    ledger.opened(planned.id, planned.token, "20261121073558122")
+    facts = {"files": 1}
+    ledger.prepared(planned.id, planned.token, facts, totals, partitions={f"event_hour={begun.value}": 3})
+    ledger.committed(planned.id, planned.token, "20261121073558999")
+
+    alias, context = AssetAlias("fleet"), in_run(("fleet", "run-2"))
+    later = SlsHudiLookOperator(task_id="look", pipelines=["ad_events"], outlets=[alias])
+    assert later.execute(context) == [], "no task of its own is needed"
+    (extra,) = added(context, alias)
+    assert extra["partitions"][begun.value] == {"times": 1, "rows": 3}
+    asset_events.add(extra)
+    again = in_run(("fleet", "run-3"))
+    assert SlsHudiLookOperator(task_id="look", pipelines=["ad_events"], outlets=[alias]).execute(again) == []
+    assert added(again, alias) == []

@@ -14,14 +14,14 @@ from airflow.sdk.execution_time import task_runner
 from airflow.sdk.execution_time.comms import ErrorResponse, GetVariable, PutVariable, VariableResult
 
 from airflow_provider_slshudi import settings
+from airflow_provider_slshudi.hooks import runs as airflow_runs
 from airflow_provider_slshudi.hooks.connections import ConnectionMissing
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
+from airflow_provider_slshudi.hooks.runs import AirflowRuns, this_airflow
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Kind, State, Transaction
 from airflow_provider_slshudi.local import LocalSls
-from airflow_provider_slshudi.operators import base
 from airflow_provider_slshudi.operators.backfill import SlsHudiBackfillPlanOperator, SlsHudiBackfillRestOperator
-from airflow_provider_slshudi.operators.base import AirflowRuns, this_airflow
 from airflow_provider_slshudi.operators.batch import (
     SlsHudiOpenOperator,
     SlsHudiPlanOperator,
@@ -388,7 +388,7 @@ def test_airflow_is_asked_which_steps_of_a_run_have_a_worker(
 ) -> None:
     """With LocalExecutor every task that is queued has one."""
     monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", executor)
-    monkeypatch.setattr(base, "this_airflow", lambda: "here")
+    monkeypatch.setattr(airflow_runs, "this_airflow", lambda: "here")
 
     def shown(*steps: str, airflow: str = "here", **tasks: str) -> str:
         run, named = Run("tail", "run-1", airflow), {name.replace("__", "."): state for name, state in tasks.items()}

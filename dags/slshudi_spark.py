@@ -1,0 +1,58 @@
+"""An incremental upsert with Spark: the newest impression of each user, in a Hudi table of its own.
+
+An upsert that is done twice has the same result, so that nothing more is needed where a run dies before it confirms.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from airflow.sdk import DAG, task
+
+from airflow_provider_slshudi import SlsHudiChangesOperator, SlsHudiConfirmOperator, table_asset
+from airflow_provider_slshudi.settings import pipeline
+
+PIPELINE = "ad_impressions"
+
+with DAG(
+    "ad_impressions_spark",
+    schedule=[table_asset(PIPELINE)],
+    start_date=datetime(2026, 1, 1),
+    catchup=False,
+    max_active_runs=1,
+    default_args={"pipeline": PIPELINE},
+    tags=["slshudi", f"slshudi:{PIPELINE}"],
+) as dag:
+    taken = SlsHudiChangesOperator(task_id="take", consumer="spark")
+
+    @task
+    def upsert(changes: dict[str, Any]) -> None:
+        from pyspark.sql import SparkSession
+        from pyspark.sql.functions import col
+
+        from airflow_provider_slshudi.spark.packages import jars
+
+        path = pipeline(PIPELINE).table.path
+        # Here within the task; on a cluster this is an application of SparkSubmitOperator.
+        session = (
+            SparkSession.builder.master("local[2]")
+            .config("spark.jars", ",".join(map(str, jars())))
+            .config("spark.serializer", "org.apache.spark.serializer.KryoSerializer")
+            .config("spark.sql.extensions", "org.apache.spark.sql.hudi.HoodieSparkSessionExtension")
+            .config("spark.sql.shuffle.partitions", 2)
+            .getOrCreate()
+        )
+        instants = [item["instant"] for item in changes["commits"]]
+        hours = {name.partition("=")[2] for item in changes["commits"] for name in item["partitions"] or ()}
+        rows = session.read.format("hudi").load(path)
+        rows = rows.where(col("event_hour").isin(*hours) & col("_hoodie_commit_time").isin(*instants))
+        options = {
+            "hoodie.table.name": "ad_impressions_users",
+            "hoodie.datasource.write.recordkey.field": "user_id",
+            "hoodie.datasource.write.precombine.field": "event_time",
+            "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
+        }
+        newest = rows.select("user_id", "event_time", "country")
+        newest.write.format("hudi").options(**options).mode("append").save(f"{path}_users")
+        session.stop()
+
+    upsert(taken.output) >> SlsHudiConfirmOperator(task_id="confirm", changes=taken.output)

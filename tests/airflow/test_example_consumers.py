@@ -1,0 +1,115 @@
+"""The examples of what computes on a table next: each has every log once, also after late logs and where one died."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from aliyun.log import LogClient, LogItem, PutLogsRequest
+
+from airflow_provider_slshudi.local import LocalSls
+from airflow_provider_slshudi.planning.periods import Periods
+from tests.airflow.dagtest import TestedDags
+from tests.commits import HOUR
+from tests.local.sdk import by_ip
+from tests.machine import ROOT, environment, write_pipeline
+
+pytestmark = pytest.mark.long
+CONSUMERS = ("impressions", "hourly", "pandas", "duckdb", "spark")
+"""These examples, each a DAG file `dags/slshudi_NAME.py`."""
+
+
+@dataclass
+class Place:
+    """A log service, the examples' DAGs, and the table of impressions."""
+
+    client: LogClient
+    dags: TestedDags
+    table: Path
+    count: int = 0
+
+    def put(self, hours_ago: int, count: int) -> str:
+        """Impressions of five users within an hour that is complete; gives its partition."""
+        now = int(time.time())
+        at = now - hours_ago * HOUR
+        contents = [
+            [("event_id", f"id-{n}"), ("event_time", str(at * 1000)), ("user_id", f"u-{n % 5}"), ("country", "CN")]
+            for n in range(self.count, self.count + count)
+        ]
+        items = [LogItem(now, contents=[*content, ("price", "0.5")]) for content in contents]
+        self.client.put_logs(PutLogsRequest("ads", "impressions", "ads", "10.0.0.1", items))
+        self.count += count
+        return Periods("hour").at(at).value
+
+    def run(self, role: str) -> dict[str, str]:
+        """The states of the tasks, none of which failed."""
+        states, output = self.dags.run(f"slshudi_{role}.py")
+        assert {*states.values()} <= {"success", "skipped"}, f"{role}: {states}\n{output[-6000:]}"
+        return states
+
+    def beside(self, name: str) -> Path:
+        """What a consumer made."""
+        return self.table.with_name(f"{self.table.name}{name}")
+
+    def hours(self) -> dict[str, dict[str, Any]]:
+        """The aggregates of each hour that has rows."""
+        files = {file.parent.name: pq.read_table(file) for file in self.beside("_hourly").rglob("part.parquet")}
+        return {name.partition("=")[2]: rows.to_pylist()[0] for name, rows in files.items() if rows.num_rows}
+
+    def spent(self) -> float:
+        files = [pq.read_table(file) for file in self.beside("_pandas").glob("*.parquet")]
+        return float(sum(pa.concat_tables(files)["price"].to_pylist()))
+
+    def loaded(self) -> Counter[str]:
+        with duckdb.connect(str(self.beside(".duckdb"))) as database:
+            return Counter(id_ for (id_,) in database.execute("SELECT event_id FROM impressions").fetchall())
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    home = tmp_path_factory.mktemp("place")
+    pipelines, table = home / "pipelines", home / "lake" / "ad_impressions"
+    pipelines.mkdir()
+    write_pipeline(pipelines / "ad_impressions.yaml", table)
+    with LocalSls(home / "sls") as server:
+        client = by_ip(server.connection())
+        client.create_project("ads", "tests")
+        client.create_logstore("ads", "impressions", ttl=7, shard_count=1)
+        dags = TestedDags(home / "airflow", ROOT / "dags", environment(pipelines, home / "ledger.db", server))
+        yield Place(client, dags, table)
+
+
+def test_each_consumer_has_every_log_once_and_an_hour_again_after_late_logs(place: Place) -> None:
+    first = place.put(3, 20)
+    assert place.run("impressions")["partitions"] == "success"
+    for role in ("hourly", "pandas", "duckdb"):
+        place.run(role)
+    assert place.hours() == {first: {"country": "CN", "price_sum": 10.0, "count_all": 20}}
+
+    second = place.put(2, 10)
+    assert place.put(3, 5) == first
+    place.run("impressions")
+    for role in CONSUMERS[1:]:
+        assert "success" in place.run(role).values()
+    assert {hour: sums["count_all"] for hour, sums in place.hours().items()} == {first: 25, second: 10}
+    assert place.spent() == 35 / 2
+    assert place.loaded() == Counter(f"id-{number}" for number in range(35))
+    from hudi import HudiTableBuilder
+
+    users = HudiTableBuilder.from_base_uri(place.beside("_users").as_uri()).build().read()
+    assert sorted(pa.Table.from_batches(users)["user_id"].to_pylist()) == [f"u-{number}" for number in range(5)]
+
+
+def test_where_nothing_is_new_nothing_is_done(place: Place) -> None:
+    loaded = place.loaded()
+    states = place.run("spark")
+    assert (states["take"], states["upsert"], states["confirm"]) == ("skipped", "skipped", "skipped")
+    assert place.loaded() == loaded
