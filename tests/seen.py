@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import BacklogSample, Kind, LedgerShard, RangeTotals, Transaction
 from airflow_provider_slshudi.planning.ranges import Range
+from airflow_provider_slshudi.planning.watermark import Mark
 from airflow_provider_slshudi.transaction.context import CPU, REQUESTS
 from airflow_provider_slshudi.transaction.record import PROMISE, SINCE
 
@@ -47,6 +49,11 @@ def saw(
     ledger.save_backlog_sample(name, sighting, dict.fromkeys(range(shards), of_shard))
 
 
+def looked(ledger: Ledger, name: str, at: int, cursors: Mapping[int, int]) -> None:
+    """A look at a time of the service (unix seconds) that found each shard to end at a cursor."""
+    ledger.save_look(name, at, {shard: [Mark(cursor, at)] for shard, cursor in cursors.items()})
+
+
 def planned(ledger: Ledger, name: str, ranges: list[Range], run: str, dag: str = "") -> Transaction:
     """A batch that is PLANNED, with four requests, whose oldest log came a minute before; five are promised."""
     since = int(ledger.now().timestamp()) - 60
@@ -54,7 +61,14 @@ def planned(ledger: Ledger, name: str, ranges: list[Range], run: str, dag: str =
     return ledger.begin(name, Kind.TAIL, ranges, dag or f"{name}_tail", run, more)
 
 
-def committed(ledger: Ledger, name: str, ranges: list[Range], run: str, last_time: int = 1_700_000_000) -> Transaction:
+def committed(
+    ledger: Ledger,
+    name: str,
+    ranges: list[Range],
+    run: str,
+    last_time: int = 1_700_000_000,
+    partitions: Mapping[str, int] | None = None,
+) -> Transaction:
     """A batch that went all the way; its instant is its id's digits."""
     found = planned(ledger, name, ranges, run)
     instant = found.id.replace("T", "")[:17]
@@ -66,5 +80,5 @@ def committed(ledger: Ledger, name: str, ranges: list[Range], run: str, last_tim
     ]
     facts = {"files": 2, "stored": 5_000, "misfits": {"price": 3}, "unfit": 3, "examples": ["shard 0: price 'x'"]}
     facts |= {"spent": {"requests": 6, "driver": 2.0, "tasks": 1.25}}
-    ledger.prepared(found.id, 1, facts, totals)
+    ledger.prepared(found.id, 1, facts, totals, partitions=partitions)
     return ledger.committed(found.id, 1, f"{int(instant) + 5}", {CPU: 0.25})

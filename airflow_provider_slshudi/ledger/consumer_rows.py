@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Connection, case, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from airflow_provider_slshudi.exceptions import ConsumerFenced, ConsumerUnderWay, LedgerError
 from airflow_provider_slshudi.ledger import models, partition_rows, reads
@@ -44,18 +45,28 @@ def consumers(connection: Connection, pipeline: str | None = None) -> list[Consu
 
 
 def lags(connection: Connection, pipeline: str | None = None) -> list[ConsumerLag]:
-    """How far the consumers of a pipeline, or of all, are behind, by name; two indexed looks for each."""
-    is_of_commits, columns, looks = _consumers.c.of == Feed.COMMITS.value, [], []
-    for table, number, time in ((_transactions.c, "place", "changed"), (_completions.c, "number", "at")):
-        its_own = select(table[number]).where(table.pipeline == _consumers.c.pipeline, table[number] > 0)
-        columns.append(its_own.order_by(table[number].desc()).limit(1).scalar_subquery())
-        next_one = (table.pipeline == _consumers.c.pipeline) & (table[number] == _consumers.c.confirmed + 1)
-        looks.append(select(table[time]).where(next_one).scalar_subquery())
-    last = case((is_of_commits, columns[0]), else_=columns[1]).label("last")
-    since = case((is_of_commits, looks[0]), else_=looks[1]).label("since")
-    query = select(*_CONSUMER, last, since).order_by(_consumers.c.pipeline, _consumers.c.name)
-    rows = connection.execute(query if pipeline is None else query.where(_consumers.c.pipeline == pipeline))
-    return [ConsumerLag(_consumer(row), max((row.last or 0) - row.confirmed, 0), row.since) for row in rows]
+    """How far the consumers of a pipeline, or of all, are behind, by name; an indexed look for each that is."""
+    newest_of: dict[tuple[str, Feed], int] = {}
+    consumer_lags = []
+    for item in consumers(connection, pipeline):
+        feed = item.pipeline, item.of
+        if feed not in newest_of:
+            newest_of[feed] = newest(connection, *feed)
+        behind = max(newest_of[feed] - item.confirmed, 0)
+        consumer_lags.append(ConsumerLag(item, behind, _since(connection, item) if behind else None))
+    return consumer_lags
+
+
+def _since(connection: Connection, consumer: Consumer) -> datetime | None:
+    """When the ledger heard of the first commit or completion that the consumer has not confirmed."""
+    commits_or_completions = (
+        (_transactions.c.place, _transactions.c.changed),
+        (_completions.c.number, _completions.c.at),
+    )
+    place, time = commits_or_completions[consumer.of is Feed.PARTITIONS]
+    query = select(time).where(place.table.c.pipeline == consumer.pipeline, place > consumer.confirmed)
+    moment: datetime | None = connection.execute(query.order_by(place).limit(1)).scalar()
+    return moment
 
 
 def consumer(connection: Connection, pipeline: str, name: str) -> Consumer | None:
@@ -215,8 +226,4 @@ def _is(pipeline: str, name: str) -> ColumnElement[bool]:
 
 
 def _all(connection: Connection, query: Any) -> list[Consumer]:
-    return [_consumer(row) for row in connection.execute(query)]
-
-
-def _consumer(row: Any) -> Consumer:
-    return Consumer(**{name: getattr(row, name) for name in Consumer.__dataclass_fields__} | {"of": Feed(row.of)})
+    return [Consumer(**{**row._mapping, "of": Feed(row.of)}) for row in connection.execute(query)]

@@ -370,6 +370,7 @@ class Ledger:
     partitions = _reading(partition_rows.partitions)
     completions = _reading(partition_rows.completions)
     completions_of = _reading(partition_rows.completions_of)
+    newest_begin = _reading(partition_rows.newest_begin)
     proof = _reading(partition_rows.proof)
     progress = _reading(partition_rows.progress)
     began = _reading(partition_rows.began)

@@ -356,7 +356,7 @@ completions = Table(
     Column("watermark", BigInteger, nullable=False),
     Column("proof", _BLOB, nullable=False),
     Column("at", UtcTime, nullable=False),
-    Index(None, "pipeline", "value"),
+    Index(None, "pipeline", "value", "number"),
     **_MYSQL,
 )
 

@@ -177,7 +177,8 @@ def fold(
 
 def last_number(connection: Connection, pipeline: str) -> int:
     """The number of the newest completion; 0: there is none."""
-    query = select(func.max(_completions.c.number)).where(_completions.c.pipeline == pipeline)
+    number = _completions.c.number
+    query = select(number).where(_completions.c.pipeline == pipeline).order_by(number.desc()).limit(1)
     return int(connection.execute(query).scalar() or 0)
 
 
@@ -216,6 +217,13 @@ def completions_of(connection: Connection, pipeline: str, value: str, most: int)
     return [Completion(*row) for row in connection.execute(query.order_by(_completions.c.number.desc()).limit(most))]
 
 
+def newest_begin(connection: Connection, pipeline: str, before: int) -> int | None:
+    """When the newest partition begins of those that begin before then, in unix seconds; None where there is none."""
+    query = select(func.max(_partitions.c.begin)).where(_partitions.c.pipeline == pipeline)
+    begin: int | None = connection.execute(query.where(_partitions.c.begin < before)).scalar()
+    return begin
+
+
 def partitions(connection: Connection, pipeline: str, since: int, until: int) -> list[PartitionRow]:
     """The partitions that begin within [since, until), in order.
 
@@ -234,7 +242,7 @@ def progress(connection: Connection, pipeline: str) -> tuple[int | None, int | N
     """The watermark, see `planning.watermark`, and the service's time of the newest look; None where not known."""
     query = select(_pipelines.c.looked).where(_pipelines.c.name == pipeline)
     looked = connection.execute(query).scalar()
-    return watermark(_shards(connection, pipeline).values(), looked), looked
+    return None if looked is None else watermark(_shards(connection, pipeline).values(), looked), looked
 
 
 def began(connection: Connection, pipeline: str) -> int | None:

@@ -436,6 +436,11 @@ class PartitionRow:
         """Whether it may yet become complete."""
         return self.state in (PartitionState.OPEN, PartitionState.REOPENED)
 
+    @property
+    def late(self) -> float | None:
+        """How many seconds after its end it became complete last; None where it never did."""
+        return None if self.completed is None else self.completed.timestamp() - self.end
+
     def written(self, rows: int, place: int, kind: Kind, looked: int) -> PartitionRow:
         """After a commit of so many rows; a complete one is open again."""
         was_complete = self.state is PartitionState.COMPLETE

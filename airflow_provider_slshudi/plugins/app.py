@@ -9,6 +9,7 @@ from fastapi.responses import HTMLResponse
 
 from airflow_provider_slshudi.exceptions import LedgerError, SlsHudiError
 from airflow_provider_slshudi.handover.names import BACKFILL, DRY_RUN, VERIFY, Act, act_params, serving
+from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import GONE, LIVE, SILENT_AFTER, Kind
 from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.plugins.access import (
@@ -19,7 +20,7 @@ from airflow_provider_slshudi.plugins.access import (
     this_airflow,
 )
 from airflow_provider_slshudi.plugins.render import STATIC, page
-from airflow_provider_slshudi.views import findings, history, shards, standing
+from airflow_provider_slshudi.views import calendar, findings, history, shards, standing
 from airflow_provider_slshudi.views import trend as trends
 from airflow_provider_slshudi.views.cost import ENOUGH, TASKS, costs
 from airflow_provider_slshudi.views.freshness import late
@@ -62,9 +63,16 @@ def fleet(request: Request, viewer: ViewerDep) -> HTMLResponse:
 
 
 def pipeline(
-    request: Request, viewer: ViewerDep, name: str, before: str | None = None, span: str = SPAN
+    request: Request,
+    viewer: ViewerDep,
+    name: str,
+    before: str | None = None,
+    span: str = SPAN,
+    lines: int | None = None,
+    until: int | None = None,
+    partition: str = "",
 ) -> HTMLResponse:
-    """One pipeline: shards, coverage, batches, values that did not fit.
+    """One pipeline: shards, coverage, partitions, consumers, batches, values that did not fit.
 
     Args:
         request: the browser's.
@@ -72,8 +80,11 @@ def pipeline(
         name: the pipeline's.
         before: the id of a transaction: show older ones.
         span: which of `trend.WINDOWS` the charts show; the usual one in place of another text.
+        lines: how many lines the calendar of partitions has.
+        until: it shows partitions that begin before this, in unix seconds; None: before now.
+        partition: the value of the one of them that is shown by itself; empty for none.
     """
-    return _pipeline(request, viewer, name, before, span=span)
+    return _pipeline(request, viewer, name, before, span=span, partitions=(lines, until, partition))
 
 
 def backfill(request: Request, viewer: ViewerDep, session: SessionDep, name: str) -> HTMLResponse:
@@ -199,7 +210,13 @@ def _fleet(request: Request, viewer: Viewer, names: list[str], waiting: list[str
 
 
 def _pipeline(
-    request: Request, viewer: Viewer, name: str, before: str | None, said: str | None = None, span: str = SPAN
+    request: Request,
+    viewer: Viewer,
+    name: str,
+    before: str | None,
+    said: str | None = None,
+    span: str = SPAN,
+    partitions: tuple[int | None, int | None, str] = (None, None, ""),
 ) -> HTMLResponse:
     ledger, dags = viewer.require(name)
     standings = ledger.standings(standing.NEWEST, ledger.now() - standing.WINDOW, [name], standing.ACTS)
@@ -226,6 +243,7 @@ def _pipeline(
     window = span if span in trends.WINDOWS else SPAN
     shown |= {"trend": trends.trend(ledger, name, trends.WINDOWS[window]), "freshness": trends.freshness_trend(batches)}
     shown |= {"window": window, "windows": list(trends.WINDOWS)}
+    shown |= _downstream(ledger, name, *partitions)
     tail = roles["tail"]
     shown |= {"paused": tail in viewer.paused, "next_run": viewer.next_run(tail) if tail else None}
     acts = ledger.audit_entries(name, DEEDS)
@@ -233,6 +251,19 @@ def _pipeline(
     shown |= {"without_alerts": name in viewer.without_alerts}
     shown |= {"acts": (Act.REPLAY, Act.REBUILD_METADATA), "dismiss": Act.DISMISS}
     return page(request, "pipeline.html", **shown)
+
+
+def _downstream(ledger: Ledger, name: str, lines: int | None, until: int | None, partition: str) -> dict[str, Any]:
+    """What a pipeline's page says of partitions and consumers."""
+    begun = int(ledger.now().timestamp()) + 1
+    before = begun if until is None else min(max(until, 0), begun)
+    watermark = calendar.watermark(ledger, name)
+    partitions = None if watermark is None else calendar.calendar(ledger, name, before, lines)
+    picked = None if partitions is None else calendar.partition(ledger, name, partitions, partition)
+    consumers = ledger.lags(name)
+    airflow = this_airflow() if any(item.consumer.taken for item in consumers) else ""
+    shown = {"watermark": watermark, "calendar": partitions, "until": until, "picked": picked}
+    return {**shown, "states": calendar.STATES, "consumers": consumers, "own_airflow": airflow}
 
 
 def _transaction(request: Request, viewer: Viewer, id_: str) -> HTMLResponse:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Past, State
+from airflow_provider_slshudi.ledger.records import Feed, Past, State
 from airflow_provider_slshudi.views.freshness import NEWEST, newest
 from airflow_provider_slshudi.views.history import batches
 from airflow_provider_slshudi.views.standing import Need, PipelineView, pipelines
@@ -30,6 +30,11 @@ MEANING: Mapping[str, str] = {
     "trouble": "how often a step failed, or waited, since it last succeeded",
     "unnamed_keys": "keys of logs that no column names, as far as batches looked",
     "new_key_timestamp_seconds": "when the newest of these keys was seen for the first time",
+    "watermark_timestamp_seconds": "all logs that the service received before it are committed; absent where the file "
+    "declares no lateness",
+    "consumer_behind": "commits, or complete partitions, that a consumer has not confirmed",
+    "consumer_behind_since_timestamp_seconds": "when the ledger heard of the first of these; absent if there is none",
+    "consumer_hold_seconds": "for how long cleaning and archival wait for a consumer of commits",
     "last_batch_seconds": "how long a step of the last committed batch took",
     "last_batch_freshness_seconds": "how old the oldest log of the tail's last batch was by its commit, at most",
     "freshness_promised_seconds": "what the pipeline's file promised when that batch was planned",
@@ -88,11 +93,26 @@ def _of(ledger: Ledger, view: PipelineView) -> Iterator[Metric]:
     for trouble in view.troubles:
         labels = {"dag_id": trouble.dag_id, "step": trouble.step, "error": trouble.error}
         yield Metric("trouble", pipeline | labels | {"waits": str(trouble.waits).lower()}, float(trouble.times))
+    yield from _downstream(ledger, pipeline)
     past = ledger.history(view.name, NEWEST)
     yield from _fresh(past, pipeline)
     last = next((item for item in past if item.transaction.state is State.COMMITTED), None)
     if last is not None:
         yield from _batch(ledger, pipeline, last)
+
+
+def _downstream(ledger: Ledger, pipeline: dict[str, str]) -> Iterator[Metric]:
+    name = pipeline["pipeline"]
+    watermark, _ = ledger.progress(name)
+    if watermark is not None:
+        yield Metric("watermark_timestamp_seconds", pipeline, float(watermark))
+    for item in ledger.lags(name):
+        labels = pipeline | {"consumer": item.consumer.name, "of": item.consumer.of.value}
+        yield Metric("consumer_behind", labels, float(item.behind))
+        if item.consumer.of is Feed.COMMITS:
+            yield Metric("consumer_hold_seconds", labels, float(item.consumer.hold))
+        if item.since is not None:
+            yield Metric("consumer_behind_since_timestamp_seconds", labels, item.since.timestamp())
 
 
 def _fresh(past: Sequence[Past], pipeline: dict[str, str]) -> Iterator[Metric]:

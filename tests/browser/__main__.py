@@ -37,6 +37,7 @@ def pages(found: World) -> dict[str, str]:
     """Each page's address, by its name."""
     of_wide = f"/pipelines/{WIDE}"
     paths = {"all": "/", "pipeline": of_wide, "hour": f"{of_wide}?span=1h", "week": f"/pipelines/{LONG}?span=7d"}
+    paths |= {"calendar": f"{of_wide}?lines=31&partition={found.hour}"}
     paths |= {"batch": f"/transactions/{found.done}", "waiting": f"/transactions/{found.live}"}
     paths |= {"backfill": f"{of_wide}/backfill", "abandon": f"{of_wide}/acts/abandon?transaction={found.live}"}
     paths |= {"gap": f"{of_wide}/acts/accept-gap", "skip": f"{of_wide}/acts/skip", "small": "/pipelines/mine_023"}

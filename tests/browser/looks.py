@@ -13,7 +13,8 @@ _RULES = {
 }
 _ALLOWED = (
     "DAG DAGs Airflow Hudi Spark Python Instant instant price "
-    "Asia Shanghai GetLogStore ada everything mine_wide plan settle SHARD BEGIN timeline fleet"
+    "Asia Shanghai GetLogStore ada everything mine_wide plan settle SHARD BEGIN timeline fleet "
+    "upserts search"
 )
 """Words that a Chinese page has: names of products and their parts, and of this world's pipelines, users and tasks."""
 _FOREIGN = """(allowed) => {

@@ -74,6 +74,30 @@ def test_news_are_shown_while_nobody_is_at_work(page: Page) -> None:
     expect(page.locator("p")).to_have_text("after")
 
 
+def test_arrow_keys_go_through_a_calendar_which_is_one_stop_of_the_tab_key(page: Page) -> None:
+    def cell(name: str) -> str:
+        return f'<td><a href="#{name}">{name}</a></td>' if name else "<td></td>"
+
+    lines = [["", "b", "c", ""], ["d", "", "f", ""], ["g", "h", "i", "j"]]
+    body = "".join(f"<tr><th>line{''.join(map(cell, line))}</tr>" for line in lines)
+    table = f'<table class="calendar"><thead><tr><th>head</tr></thead><tbody>{body}</tbody></table>'
+    page.route(
+        ADDRESS, lambda route: route.fulfill(body=f"<body><main>{table}</main>{SCRIPT}", content_type="text/html")
+    )
+    page.goto(ADDRESS)
+    keys = ["Tab", "ArrowDown", "ArrowLeft", "ArrowLeft", "ArrowDown", "ArrowRight", "ArrowUp", "ArrowUp"]
+    stops = []
+    for key in keys:
+        page.keyboard.press(key)
+        stops.append(page.evaluate("document.activeElement.textContent"))
+    assert stops == ["c", "f", "d", "d", "g", "h", "b", "b"]
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") != "c", "the tab key leaves it"
+    assert page.evaluate("[...document.querySelectorAll('.calendar a[tabindex=\"0\"]')].map((a) => a.textContent)") == [
+        "b"
+    ]
+
+
 def rows(first: int) -> str:
     cells = "".join(
         f"<tr><td>row {number}<td data-sort={number % 7}>{number % 7} s</tr>" for number in range(first, 40)

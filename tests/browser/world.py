@@ -15,16 +15,16 @@ from airflow_provider_slshudi.handover.names import BACKFILL
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine, transaction
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import SeenInstant, SeenTimeline
+from airflow_provider_slshudi.ledger.records import Feed, SeenInstant, SeenTimeline
 from airflow_provider_slshudi.planning.ranges import Range
 from tests.airflow.pages.served import ServedAirflow
 from tests.machine import connection, write_pipeline
-from tests.seen import GROUP, committed, planned, registered, saw
+from tests.seen import GROUP, committed, looked, planned, registered, saw
 
 WIDE, LONG = "mine_wide", "mine_long"
 """The pipeline of a thousand shards, and the one of ten thousand transactions."""
 PIPELINES, SHARDS, TRANSACTIONS = 200, 1_000, 10_000
-_DAY, INSTANT = 86_400, "20260131080000000"
+_HOUR, _DAY, INSTANT = 3_600, 86_400, "20260131080000000"
 _DAGS = """
 from pathlib import Path
 
@@ -41,11 +41,13 @@ for make in (backfill_dag, repair_dag, override_dag, verify_dag):
 
 @dataclass(frozen=True)
 class World:
-    """A serving Airflow; `live` is a transaction that waits, `done` one that is committed, both of WIDE."""
+    """A serving Airflow; of WIDE, `live` is a transaction that waits, `done` one that is committed, and `hour` a
+    partition that a later batch opened."""
 
     airflow: ServedAirflow
     live: str
     done: str
+    hour: str
 
 
 @contextmanager
@@ -65,6 +67,7 @@ def world(place: Path) -> Iterator[World]:
     for at, name in enumerate(names[2:]):
         _small(ledger, name, at)
     live, done = _wide(ledger)
+    hour = _hours(ledger, engine)
     registered(ledger, LONG, end=TRANSACTIONS + 1)
     _history(engine)
     committed(ledger, LONG, [Range(0, TRANSACTIONS, TRANSACTIONS + 1)], "run-now")  # its DAG is known by this run
@@ -74,7 +77,7 @@ def world(place: Path) -> Iterator[World]:
         "AIRFLOW_CONN_SLSHUDI_LEDGER": connection("slshudi_ledger", schema=str(file), extra={"dialect": "sqlite"}),
     }
     with ServedAirflow(place / "airflow", place / "dags", environment) as airflow:
-        yield World(airflow, live, done)
+        yield World(airflow, live, done, hour)
     engine.dispose()
 
 
@@ -101,7 +104,9 @@ def _small(ledger: Ledger, name: str, at: int) -> None:
 def _wide(ledger: Ledger) -> tuple[str, str]:
     registered(ledger, WIDE, shards=SHARDS, end=1_000)
     now = int(datetime.now(timezone.utc).timestamp())
-    done = committed(ledger, WIDE, [Range(id_, 0, 300 + id_ % 500) for id_ in range(SHARDS)], "run-1", now - 950)
+    ranges = [Range(id_, 0, 300 + id_ % 500) for id_ in range(SHARDS)]
+    written = {f"event_date=2026-01-{day:02}-{hour:02}": 40 * day + hour for day in (30, 31) for hour in range(24)}
+    done = committed(ledger, WIDE, ranges, "run-1", now - 950, written)
     committed(ledger, WIDE, [Range(id_, 850, 900) for id_ in range(0, SHARDS, 3)], "run-2", now - 940)
     live = planned(ledger, WIDE, [Range(id_, 300 + id_ % 500, 820) for id_ in range(0, SHARDS, 2)], "run-3")
     ledger.opened(live.id, 1, INSTANT)
@@ -116,6 +121,33 @@ def _wide(ledger: Ledger) -> tuple[str, str]:
     ledger.save_timeline(WIDE, SeenTimeline(ledger.now(), f"{WIDE}_tail/run-4", begin, begin, instants))
     ledger.note_trouble(WIDE, f"{WIDE}_tail", "run-4", "plan", "DataExpired", message, waits=False)
     return live.id, done.id
+
+
+def _hours(ledger: Ledger, engine: Engine) -> str:
+    """The last forty days' hours of WIDE, and consumers of these and of commits; returns an hour that is open again."""
+    newest = int(ledger.now().timestamp()) // _HOUR * _HOUR
+    rows, completions = [], []
+    for ago in range(40 * 24):
+        begin = newest - ago * _HOUR
+        done = datetime.fromtimestamp(begin + _HOUR + 700 + ago % 60, timezone.utc)
+        state = "open" if ago < 2 else "partial" if ago == 40 * 24 - 1 else "reopened" if ago % 50 == 7 else "complete"
+        row = {"pipeline": WIDE, "value": f"{datetime.fromtimestamp(begin, timezone.utc):%Y-%m-%d-%H}"}
+        told = {"rows": 1_000 * (ago % 90), "gaps": int(ago % 40 == 9), "place": 1 + ago % 2}
+        times = {"times": int(state in ("complete", "reopened")), "completed": done if ago >= 2 else None}
+        rows.append(row | told | times | {"begin": begin, "end": begin + _HOUR, "state": state, "commits": 3})
+        if times["times"]:
+            completions.append(row | told | {"times": 1, "watermark": begin + _HOUR + 650, "proof": b"", "at": done})
+    for number, completion in enumerate(reversed(completions), 1):
+        completion["number"] = number
+    with transaction(engine, write=True) as connection:
+        connection.execute(insert(models.partitions), [row | {"kind": "tail", "opened": 0} for row in rows])
+        connection.execute(insert(models.completions), completions)
+    ledger.subscribe(WIDE, "hourly_sums", Feed.PARTITIONS, len(completions) - 30, 7 * _DAY)
+    ledger.subscribe(WIDE, "upserts", Feed.COMMITS, 0, 2 * _DAY)
+    ledger.subscribe(WIDE, "search", Feed.COMMITS, None, _DAY)
+    ledger.take(WIDE, "hourly_sums", 24, f"east|{WIDE}_hourly/scheduled__2026-01-31T08:00:00+00:00")
+    looked(ledger, WIDE, newest - 900, dict.fromkeys(range(SHARDS), 300))
+    return next(str(row["value"]) for row in rows if row["state"] == "reopened")
 
 
 def _history(engine: Engine) -> None:

@@ -8,16 +8,16 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, event, insert, text
+from sqlalchemy import Connection, Engine, event, insert, text, update
 
 from airflow_provider_slshudi.ledger import models
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Kind, LedgerShard, RangeTotals, State
+from airflow_provider_slshudi.ledger.records import Feed, Kind, LedgerShard, RangeTotals, State
 from airflow_provider_slshudi.planning.ranges import Range
 
 PIPELINE = "clicks"
 PAST = 2_000
-GROWING = ("slshudi_transaction", "slshudi_range", "slshudi_event")
+GROWING = ("slshudi_transaction", "slshudi_range", "slshudi_event", "slshudi_partition", "slshudi_completion")
 
 
 @pytest.fixture
@@ -30,7 +30,10 @@ def old_ledger(engine: Engine, ledger: Ledger) -> Ledger:
     with engine.begin() as connection:
         connection.execute(
             insert(models.transactions),
-            [same | {"id": id_, "run_id": id_, "instant": id_, "completed": id_} for id_ in ids],
+            [
+                same | {"id": id_, "run_id": id_, "instant": id_, "completed": id_, "place": place}
+                for place, id_ in enumerate(ids, 1)
+            ],
         )
         connection.execute(
             insert(models.ranges),
@@ -55,6 +58,9 @@ def old_ledger(engine: Engine, ledger: Ledger) -> Ledger:
             insert(models.coverage),
             [{"pipeline": PIPELINE, "shard": shard, "begin_cursor": 0, "end_cursor": PAST} for shard in (0, 1)],
         )
+        connection.execute(insert(models.partitions), [partition_of(number, at) for number in range(PAST)])
+        connection.execute(insert(models.completions), [completion_of(number, at) for number in range(PAST)])
+        connection.execute(update(models.pipelines).values(places=PAST))
         # Servers do so by themselves, at a time of theirs; SQLite never does.
         if engine.dialect.name == "postgresql":
             connection.execute(text("ANALYZE"))
@@ -63,6 +69,23 @@ def old_ledger(engine: Engine, ledger: Ledger) -> Ledger:
             connection.execute(text(f"ANALYZE TABLE {', '.join(models.metadata.tables)}")).all()
     ledger.begin(PIPELINE, Kind.TAIL, [Range(0, PAST, PAST + 5)], "dag", "now")
     return ledger
+
+
+def partition_of(number: int, at: datetime) -> dict[str, Any]:
+    row = {"pipeline": PIPELINE, "value": f"{number}", "begin": number * 3_600, "end": (number + 1) * 3_600}
+    row |= {"state": "complete", "rows": 1, "commits": 1, "times": 1, "gaps": 0, "place": number, "kind": "tail"}
+    return row | {"opened": 0, "completed": at}
+
+
+def completion_of(number: int, at: datetime) -> dict[str, Any]:
+    row = {"pipeline": PIPELINE, "number": number + 1, "value": f"{number}", "times": 1, "place": number, "rows": 1}
+    return row | {"gaps": 0, "watermark": 0, "proof": b"", "at": at}
+
+
+def consumers_lag(ledger: Ledger) -> list[tuple[str, int]]:
+    for name, of in (("hourly", Feed.PARTITIONS), ("upserts", Feed.COMMITS)):
+        ledger.subscribe(PIPELINE, name, of, PAST - 3, 60)
+    return [(item.consumer.name, item.behind) for item in ledger.lags(PIPELINE)]
 
 
 def finish(ledger: Ledger) -> None:
@@ -95,6 +118,10 @@ CALLS: dict[str, Callable[[Ledger], object]] = {
     "begin": lambda ledger: ledger.begin(PIPELINE, Kind.TAIL, [Range(1, PAST, PAST + 1)], "dag", "next"),
     "saw_keys": lambda ledger: ledger.save_new_keys(PIPELINE, ledger.live(PIPELINE)[0].id, 9, {"a": 1}, {}, {"b"}),
     "unnamed_keys": lambda ledger: ledger.unnamed_keys([PIPELINE], datetime.now(timezone.utc)),
+    "newest_begin": lambda ledger: ledger.newest_begin(PIPELINE, PAST * 3_600),
+    "partitions": lambda ledger: ledger.partitions(PIPELINE, 0, 24 * 3_600),
+    "completions_of": lambda ledger: ledger.completions_of(PIPELINE, "7", 20),
+    "lags": consumers_lag,
     "a transaction to its end": finish,
 }
 

@@ -237,7 +237,32 @@ function list(table) {
   show();
 }
 
-const lists = () => document.querySelectorAll("table[data-list]").forEach(list);
+// A calendar is one stop of the tab key: the cell that had the focus last, or the newest.
+function enter(cell) {
+  for (const other of cell.closest(".calendar").querySelectorAll("a")) other.tabIndex = other === cell ? 0 : -1;
+}
+
+const ARROWS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+document.addEventListener("keydown", (event) => {
+  const here = event.target.closest(".calendar td"), arrow = ARROWS[event.key];
+  if (!here || !arrow || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  const lines = here.closest("table").rows;
+  let at = [here.parentElement.rowIndex, here.cellIndex], next;
+  do { // some cells are empty
+    at = [at[0] + arrow[0], at[1] + arrow[1]];
+    next = lines[at[0]]?.cells[at[1]];
+  } while (next && !next.querySelector("a"));
+  next?.querySelector("a").focus();
+});
+document.addEventListener("focusin", (event) => { if (event.target.matches(".calendar a")) enter(event.target); });
+
+function lists() {
+  document.querySelectorAll("table[data-list]").forEach(list);
+  for (const table of document.querySelectorAll(".calendar")) {
+    enter(table.querySelector("a[aria-current]") || [...table.tBodies[0].rows[0].querySelectorAll("a")].at(-1));
+  }
+}
 
 document.addEventListener("click", async (event) => {
   for (const menu of document.querySelectorAll(".menu[open]")) if (!menu.contains(event.target)) menu.open = false;

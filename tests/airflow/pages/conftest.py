@@ -6,22 +6,27 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
+from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.handover.names import BACKFILL
 from airflow_provider_slshudi.ledger.engine import migrate, open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import SeenInstant, SeenTimeline, Transaction
+from airflow_provider_slshudi.ledger.records import Feed, SeenInstant, SeenTimeline, Transaction
+from airflow_provider_slshudi.planning.periods import Periods
 from airflow_provider_slshudi.planning.ranges import Range
 from tests.airflow.pages.served import ServedAirflow
 from tests.machine import connection, write_pipeline
-from tests.seen import committed, planned, registered, saw
+from tests.seen import committed, looked, planned, registered, saw
 
 MINE, THEIRS = "mine_clicks", "theirs_views"
 FOREIGN = "mine_foreign"
 """A DAG that everybody may read, and that carries the tag of THEIRS."""
+HOUR, AIRFLOW = f"{datetime.now(timezone.utc) - timedelta(hours=2):%Y-%m-%d-%H}", "east"
+"""A partition that MINE wrote to and that ended, and the name of the Airflow that serves."""
 HOSTILE = "<script>alert('x')</script>\"'&{{ 7*7 }}"
 
 
@@ -65,7 +70,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         saw(ledger, name, unread=300, since=600, kept=86_400, seconds_ago=60, shards=3)
         saw(ledger, name, unread=200, came=30, since=500, shards=3)
         ledger.note_trouble(name, f"{name}_tail", f"run {HOSTILE}", "plan", "DataExpired", HOSTILE, waits=False)
-    mine = committed(ledger, MINE, [Range(0, 0, 50), Range(1, 0, 100)], f"run-1 {HOSTILE}")
+    written = {f"event_date={value}": 7 for value in (HOUR, HOSTILE)}
+    mine = committed(ledger, MINE, [Range(0, 0, 50), Range(1, 0, 100)], f"run-1 {HOSTILE}", partitions=written)
+    looked(ledger, MINE, int(ledger.now().timestamp()), {0: 50, 1: 100, 2: 0})
+    ledger.fold(MINE, Periods("hour"), "event_date=", 0, None, [])
+    for consumer, its_airflow in ((f"ours {HOSTILE}", AIRFLOW), (f"theirs {HOSTILE}", HOSTILE)):
+        ledger.subscribe(MINE, consumer, Feed.COMMITS, 0, 86_400)
+        ledger.take(MINE, consumer, 1, f"{its_airflow}|{MINE}_hourly/run-1")
     ledger.save_new_keys(MINE, mine.id, 512, {HOSTILE: 37}, {HOSTILE: [HOSTILE]}, frozenset())
     ledger.note(mine.id, HOSTILE, {HOSTILE: HOSTILE})
     instants = {str(mine.instant): SeenInstant("COMPLETED", mine.completed)}
@@ -73,6 +84,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     ledger.ask(MINE, BACKFILL, HOSTILE, HOSTILE, f"{MINE}_backfill/old", {"2": ["0", "100", 100]})
     theirs = planned(ledger, THEIRS, [Range(0, 0, 10)], "run-1")
     environment = {
+        f"AIRFLOW_VAR_{settings.AIRFLOW_NAME.upper()}": AIRFLOW,
         "AIRFLOW__SLSHUDI__PIPELINES_FOLDER": str(place / "pipelines"),
         "AIRFLOW_CONN_SLSHUDI_LEDGER": connection("slshudi_ledger", schema=str(file), extra={"dialect": "sqlite"}),
     }

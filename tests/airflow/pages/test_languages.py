@@ -17,7 +17,7 @@ from airflow_provider_slshudi.handover.names import BACKFILL, DRY_RUN, Act
 from airflow_provider_slshudi.ledger.records import Kind, State
 from airflow_provider_slshudi.plugins.language import CHINESE, Reader, catalogue, reader_of
 from airflow_provider_slshudi.plugins.render import environment
-from airflow_provider_slshudi.views import advice, cost, history, sides, standing, words
+from airflow_provider_slshudi.views import advice, calendar, cost, history, sides, standing, words
 from airflow_provider_slshudi.views.words import Text
 
 ROOT = Path(airflow_provider_slshudi.__file__).parent
@@ -59,6 +59,7 @@ def of_enums() -> Iterator[str]:
     yield from history._STEPS.values()
     yield from ("open", "append", cost.TASKS, "commit", BACKFILL, DRY_RUN)
     yield from (template for _, template in words.SPANS)
+    yield from (layout.label for layout in calendar._LAYOUTS.values())
     yield from ("readwrite", "readonly", "gone")
 
 

@@ -10,7 +10,7 @@ import pytest
 from markupsafe import escape
 
 from airflow_provider_slshudi.handover.names import BACKFILL, PREFIX
-from tests.airflow.pages.conftest import HOSTILE, MINE, THEIRS, World
+from tests.airflow.pages.conftest import HOSTILE, HOUR, MINE, THEIRS, World
 
 pytestmark = pytest.mark.long
 
@@ -142,6 +142,30 @@ def test_keys_that_no_column_names_are_shown_with_how_often(world: World) -> Non
     for said in ("<td>Dropped</td><td>37</td><td>512</td>", f"/transactions/{world.mine.id}", "rest_column"):
         assert said in section
     assert "Batches have seen none" in shown(world, f"/pipelines/{THEIRS}")
+
+
+def test_partitions_are_shown_where_a_run_looked_for_their_completeness(world: World) -> None:
+    page = shown(world, f"/pipelines/{MINE}?partition={HOUR}&lines=31&until={2**80}")
+    assert f'aria-label="{HOUR}: complete, 7 rows, complete ' in page
+    section = page.partition(f"<h3>Partition {HOUR}</h3>")[2].partition("</section>")[0]
+    assert f"/transactions/{world.mine.id}" in section and "Became Complete" in section
+    assert "<h3>" not in shown(world, f"/pipelines/{MINE}?partition={quote(HOSTILE)}&until=-{2**80}")
+    assert 'id="partitions"' not in shown(world, f"/pipelines/{THEIRS}"), "its file declares no lateness"
+
+
+def test_consumers_are_shown_with_the_run_that_took_what_they_have_not_confirmed(world: World) -> None:
+    section = shown(world, f"/pipelines/{MINE}").partition("<h2>Consumers</h2>")[2].partition("</table>")[0]
+    ours, theirs = section.split("</tr>")[1:3]
+    assert str(escape(HOSTILE)) in ours and f'href="/dags/{MINE}_hourly/runs/run-1"' in ours
+    assert f"{MINE}_hourly / run-1" in theirs and "href" not in theirs, "another Airflow has that run"
+    assert "Consumers" not in shown(world, f"/pipelines/{THEIRS}")
+
+
+def test_a_batch_shows_its_place_and_the_partitions_that_it_wrote_to(world: World) -> None:
+    page = shown(world, f"/transactions/{world.mine.id}")
+    assert "<dt>Place</dt><dd>1<" in page
+    assert f'<th scope="row">event_date={HOUR}</th><td data-sort="7">7</td>' in page
+    assert f"event_date={escape(HOSTILE)}" in page
 
 
 def test_a_ledger_that_does_not_answer_is_said_plainly(world: World) -> None:
