@@ -76,8 +76,8 @@ def fold(
     """Folds commits since the last fold into partitions, and completes those that are complete.
 
     A partition is complete once the watermark (`planning.watermark`) is behind its end by `lateness`. A later commit to
-    it opens it again, until all is committed that the service had received by then. Partitions that a backfill or a
-    replay writes to wait until that is over.
+    it opens it again, until all is committed that the service had received by then; a commit of which is not known
+    what it wrote to opens all. Partitions that a backfill or a replay writes to wait until that is over.
 
     Args:
         connection: of a writing transaction.
@@ -186,6 +186,11 @@ def _commit(
     for period, count, commit in written:
         item = rows.get(period.value) or PartitionRow.empty(period, since)
         rows[period.value] = item.written(count, commit.place, Kind(commit.kind), looked)
+    if unknown := [commit for commit in commits if commit.partitions is None]:
+        # It may have written to any of them: a rebuilt ledger has no times of its logs.
+        place, kind = unknown[-1].place, Kind(unknown[-1].kind)
+        complete = _rows(connection, pipeline, _partitions.c.state == PartitionState.COMPLETE.value)
+        rows |= {value: item.reopened(place, kind, looked) for value, item in complete.items() if value not in rows}
     if lost:
         rows |= {value: item.lost(lost) for value, item in rows.items() if item.is_awaited}
     return commits[-1].place if commits else folded, len(commits) == _COMMITS

@@ -437,11 +437,13 @@ class PartitionRow:
 
     def written(self, rows: int, place: int, kind: Kind, looked: int) -> PartitionRow:
         """After a commit of so many rows; a complete one is open again."""
+        return replace(self.reopened(place, kind, looked), rows=self.rows + rows, commits=self.commits + 1)
+
+    def reopened(self, place: int, kind: Kind, looked: int) -> PartitionRow:
+        """After a commit that wrote to it, or may have."""
         was_complete = self.state is PartitionState.COMPLETE
         return replace(
             self,
-            rows=self.rows + rows,
-            commits=self.commits + 1,
             place=place,
             kind=kind,
             state=PartitionState.REOPENED if was_complete else self.state,
