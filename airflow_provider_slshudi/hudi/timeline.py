@@ -66,12 +66,14 @@ class Commit(NamedTuple):
 class CleanPlan:
     """The files, by their paths within the table, and the whole partitions that a clean is to delete.
 
-    `outside` are files that are not in the table's folder, as the plan names them.
+    `outside` are files that are not in the table's folder, as the plan names them. Snapshots of instants from `until`
+    on keep all their files; empty where the plan does not tell.
     """
 
     files: list[str]
     partitions: list[str]
     outside: list[str] = field(default_factory=list)
+    until: str = ""
 
 
 class Timeline:
@@ -293,6 +295,14 @@ class Timeline:
         """The time of the oldest clean that was planned and is not completed."""
         return next((instant.time for instant in self.pending() if instant.action == "clean"), None)
 
+    def cleaned_until(self) -> str:
+        """Snapshots of instants from this one on have all their files, say the cleans of the active timeline.
+
+        Empty where it has none; reads each of them.
+        """
+        retained = (self._record(one).get("earliestCommitToRetain") for one in self.completed("clean"))
+        return max((str(instant or "") for instant in retained), default="")
+
     def clean_plan(self, time: str) -> CleanPlan:
         """The files and partitions that a planned clean is to delete.
 
@@ -307,7 +317,8 @@ class Timeline:
                 files.append(self.storage.relative(path))
             except TimelineUnreadable:
                 outside.append(path)
-        return CleanPlan(files, list(plan.get("partitionsToBeDeleted") or []), outside)
+        until = str((plan.get("earliestInstantToRetain") or {}).get("timestamp") or "")
+        return CleanPlan(files, list(plan.get("partitionsToBeDeleted") or []), outside, until)
 
     def clean_plan_file(self, time: str) -> str:
         """The file of a clean's plan, by its path within the table."""

@@ -71,7 +71,8 @@ metadata = MetaData(
 )
 # `accepted`: other clients' writes up to this time (Hudi's completion time) are known and meant to be there. `looked`
 # is the service's time (unix seconds) of the newest list of shards; `folded` the place up to which `partitions` know
-# what was committed; see `partition_rows`.
+# what was committed; see `partition_rows`. `cleaned`: of instants before this one a clean may have deleted rows as
+# they were before later commits changed them; NULL: no clean did.
 pipelines = Table(
     f"{PREFIX}pipeline",
     metadata,
@@ -81,6 +82,7 @@ pipelines = Table(
     Column("accepted", String(32)),
     Column("looked", BigInteger),
     Column("folded", BigInteger),
+    Column("cleaned", String(32)),
     Column("created", UtcTime, nullable=False),
     **_MYSQL,
 )

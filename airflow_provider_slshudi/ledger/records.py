@@ -197,6 +197,8 @@ class Trouble:
 
 BACKFILL_DONE = "nothing is left to read"
 """The result of a backfill that has read all that was asked for."""
+_HOLD_TOLD = 0.75
+"""The part of a consumer's hold after which people are told that it is behind."""
 SILENT_AFTER = timedelta(minutes=10)
 """Without a heartbeat for this long no process works on a transaction of a run of which Airflow cannot tell, since
 between two steps a scheduler may take its time; nor on a step whose process this machine cannot look at, on another one
@@ -521,6 +523,38 @@ class Consumer:
     def key(self) -> str:
         """What is taken, as a text that is the same each time it is given: for sinks that keep what they have."""
         return f"{self.pipeline}/{self.name}/{self.confirmed + 1}-{self.taken}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A consumer of commits that has not confirmed all of them, for which cleaning and archival wait.
+
+    Attributes:
+        place: of the first commit that it has not confirmed.
+        since: when the ledger heard of that commit (UTC).
+        until: how long they wait for it (UTC).
+        instant: the oldest one that they keep for it; None: they waited long enough for all commits that it lacks.
+        used: how much of this time is over: 0 to 1, and beyond.
+    """
+
+    consumer: str
+    place: int
+    since: datetime
+    until: datetime
+    instant: str | None
+    used: float
+
+    @property
+    def is_told(self) -> bool:
+        """Whether people are told of it: the time is over, or soon will be."""
+        return self.used > _HOLD_TOLD
+
+    def __str__(self) -> str:
+        waits = "wait for it until" if self.used < 1 else "do not wait for it any more since"
+        return (
+            f"consumer {self.consumer} has not confirmed the commit of place {self.place}, of "
+            f"{self.since:%Y-%m-%d %H:%M} UTC: cleaning and archival {waits} {self.until:%Y-%m-%d %H:%M} UTC"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,8 @@ def rebuild(work: Work, table_is_gone: bool = False) -> Rebuilt:
         tables.require_whole((commit.time, commit.extra) for commit in commits)
         # Refuses live transactions before anything touches their pending instants.
         work.ledger.rebuild(name, batches, start_positions.read(work))
+        if work.pipeline.table.upsert is not None and (cleaned := timeline.cleaned_until()):
+            work.ledger.save_cleaned(name, cleaned)
         for instant in finished:
             fencing.delete(work.storage, instant)
         completed = [
