@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.operators.batch import SlsHudiRecordOperator as SlsHudiRecordOperator
     from airflow_provider_slshudi.operators.events import table_asset as table_asset
     from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator as SlsHudiBatchOperator
+    from airflow_provider_slshudi.operators.fleet import SlsHudiDrainOperator as SlsHudiDrainOperator
     from airflow_provider_slshudi.operators.fleet import SlsHudiLookOperator as SlsHudiLookOperator
     from airflow_provider_slshudi.operators.maintenance import SlsHudiArchiveOperator as SlsHudiArchiveOperator
     from airflow_provider_slshudi.operators.maintenance import SlsHudiCleanOperator as SlsHudiCleanOperator
@@ -66,7 +67,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "hooks.sls": ("SlsHook",),
     "operators.backfill": ("SlsHudiBackfillPlanOperator", "SlsHudiBackfillRestOperator"),
     "operators.events": ("table_asset",),
-    "operators.fleet": ("SlsHudiBatchOperator", "SlsHudiLookOperator"),
+    "operators.fleet": ("SlsHudiBatchOperator", "SlsHudiDrainOperator", "SlsHudiLookOperator"),
     "operators.maintenance": tuple(f"SlsHudi{name}Operator" for name in _SERVICES),
     "operators.repair": ("SlsHudiRecoverOperator", "SlsHudiRepairOperator"),
     "operators.batch": tuple(f"SlsHudi{name}Operator" for name in _STEPS),

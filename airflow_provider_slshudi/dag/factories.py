@@ -33,7 +33,7 @@ from airflow_provider_slshudi.operators.batch import (
     SlsHudiRecordOperator,
 )
 from airflow_provider_slshudi.operators.events import settled_alias, table_asset
-from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiLookOperator
+from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiDrainOperator, SlsHudiLookOperator
 from airflow_provider_slshudi.operators.maintenance import SlsHudiMirrorOperator, SlsHudiSyncOperator
 from airflow_provider_slshudi.operators.watch import SlsHudiWatchOperator
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
@@ -54,7 +54,8 @@ def tail_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
     More runs may be there: they wait without a worker slot, and one goes on where another died and Airflow has not
     noticed (docs/decisions/0032-back-within-a-minute.md). Airflow allows one run with `@continuous`; and with a
     `dagrun_timeout`, which counts while a run waits, there is one unless `max_active_runs` says more. With
-    `@continuous` the plan waits for news, so that runs do not start for nothing.
+    `@continuous` the plan waits for news, so that runs do not start for nothing. With `batch.drain` a task `drain` goes
+    on behind a full batch.
 
     Args:
         pipeline: a pipeline's name or file, or a `Pipeline` that is made in Python.
@@ -74,7 +75,10 @@ def tail_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
     }
     with dag_of_role(config, "tail", dag_kwargs, **arguments) as dag:
         wait = _NEWS if _is_endless(schedule) else timedelta()
-        micro_batch(**of_pipeline, plan=partial(SlsHudiPlanOperator, wait=wait))
+        group = micro_batch(**of_pipeline, plan=partial(SlsHudiPlanOperator, wait=wait))
+        if config.batch.drain is not None:
+            drain = SlsHudiDrainOperator(task_id="drain", **of_pipeline, outlets=[settled_alias(config)])
+            dag.get_task(f"{group.group_id}.commit") >> drain
     return explained(config, dag)
 
 
