@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.operators.events import partitions_asset as partitions_asset
     from airflow_provider_slshudi.operators.events import table_asset as table_asset
     from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator as SlsHudiBatchOperator
+    from airflow_provider_slshudi.operators.fleet import SlsHudiDrainOperator as SlsHudiDrainOperator
     from airflow_provider_slshudi.operators.fleet import SlsHudiLookOperator as SlsHudiLookOperator
     from airflow_provider_slshudi.operators.maintenance import SlsHudiArchiveOperator as SlsHudiArchiveOperator
     from airflow_provider_slshudi.operators.maintenance import SlsHudiCleanOperator as SlsHudiCleanOperator
@@ -77,7 +78,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "operators.backfill": ("SlsHudiBackfillPlanOperator", "SlsHudiBackfillRestOperator"),
     "operators.consumers": tuple(f"SlsHudi{name}Operator" for name in ("Changes", "Confirm", "Partitions")),
     "operators.events": ("partitions_asset", "table_asset"),
-    "operators.fleet": ("SlsHudiBatchOperator", "SlsHudiLookOperator"),
+    "operators.fleet": ("SlsHudiBatchOperator", "SlsHudiDrainOperator", "SlsHudiLookOperator"),
     "operators.maintenance": tuple(f"SlsHudi{name}Operator" for name in _SERVICES),
     "operators.repair": ("SlsHudiRecoverOperator", "SlsHudiRepairOperator"),
     "operators.batch": tuple(f"SlsHudi{name}Operator" for name in _STEPS),

@@ -320,7 +320,10 @@ class ConsumerFenced(LedgerError, TerminalError):
 
 
 class ConsumerBehind(LedgerError, TerminalError):
-    """Cleaning or archival went past what a consumer has not confirmed. Attributes: consumer, place (its first)."""
+    """Cleaning went past commits that a consumer has not confirmed, whose rows later commits changed.
+
+    Attributes: consumer, place (the first from which on commits can be read in full).
+    """
 
     def __init__(self, message: str, *, pipeline: str, consumer: str, place: int) -> None:
         super().__init__(message, pipeline=pipeline)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from typing import Annotated, Literal
 
@@ -63,7 +64,7 @@ class Source(Model):
     its first log.
 
     All tasks of a batch together read each shard at most at `read_bytes_per_second` (raw) and `reads_per_second`, and
-    all shards at most at `total_bytes_per_second`.
+    all shards at most at `total_bytes_per_second`. A backfill takes at most `backfill_share` of each of these.
     """
 
     connection: str = "sls_default"
@@ -75,6 +76,18 @@ class Source(Model):
     read_bytes_per_second: Size = SHARD_BYTES_PER_SECOND
     reads_per_second: float = Field(SHARD_READS_PER_SECOND, gt=0, allow_inf_nan=False)
     total_bytes_per_second: Size | None = None
+    backfill_share: float = Field(1.0, gt=0, le=1, allow_inf_nan=False)
+
+    @property
+    def of_backfill(self) -> Source:
+        """The same with a backfill's limits."""
+        share, total = self.backfill_share, self.total_bytes_per_second
+        limits = {
+            "read_bytes_per_second": math.ceil(self.read_bytes_per_second * share),
+            "reads_per_second": self.reads_per_second * share,
+            "total_bytes_per_second": None if total is None else math.ceil(total * share),
+        }
+        return self.model_copy(update=limits)
 
     @property
     def identity(self) -> str:
@@ -83,11 +96,16 @@ class Source(Model):
 
 
 class Batch(Model):
-    """Limits of one batch: raw bytes read, bytes of one base file, bytes that one Spark task reads at most."""
+    """Limits of one batch: raw bytes read, bytes of one base file, bytes that one Spark task reads at most.
+
+    Where a batch leaves logs, since it is full, a run goes on with the next one for as long as `drain`, each committed
+    on its own.
+    """
 
     max_bytes: Size = parse_size("4GiB")
     target_file_bytes: Size = parse_size("128MiB")
     task_bytes: Size = parse_size("1GiB")
+    drain: Pause | None = None
 
 
 class Spark(Model):

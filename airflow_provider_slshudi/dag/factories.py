@@ -34,7 +34,7 @@ from airflow_provider_slshudi.operators.batch import (
 )
 from airflow_provider_slshudi.operators.consumers import SlsHudiPartitionsOperator
 from airflow_provider_slshudi.operators.events import partitions_alias, partitions_asset, settled_alias, table_asset
-from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiLookOperator
+from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiDrainOperator, SlsHudiLookOperator
 from airflow_provider_slshudi.operators.maintenance import SlsHudiMirrorOperator, SlsHudiSyncOperator
 from airflow_provider_slshudi.operators.watch import SlsHudiWatchOperator
 from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor
@@ -57,7 +57,8 @@ def tail_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
     More runs may be there: they wait without a worker slot, and one goes on where another died and Airflow has not
     noticed (docs/decisions/0032-back-within-a-minute.md). Airflow allows one run with `@continuous`; and with a
     `dagrun_timeout`, which counts while a run waits, there is one unless `max_active_runs` says more. With
-    `@continuous` the plan waits for news, so that runs do not start for nothing.
+    `@continuous` the plan waits for news, so that runs do not start for nothing. With `batch.drain` a task `drain` goes
+    on behind a full batch.
 
     Where the pipeline declares a `lateness`, its last task `partitions` tells which partitions are complete, behind the
     commit and what catalogs and mirrors are told of it, and also where nothing was new: a DAG that is scheduled on
@@ -83,10 +84,15 @@ def tail_dag(pipeline: str | Pipeline, **dag_kwargs: Any) -> DAG:
         news = _NEWS if config.lateness is None else _NEWS_OF_PARTITIONS
         wait = news if _is_endless(schedule) else timedelta()
         batch = micro_batch(**of_pipeline, plan=partial(SlsHudiPlanOperator, wait=wait))
+        last_tasks: list[TaskGroup | SlsHudiDrainOperator] = [batch]
+        if config.batch.drain is not None:
+            drain = SlsHudiDrainOperator(task_id="drain", **of_pipeline, outlets=[settled_alias(config)])
+            dag.get_task(f"{batch.group_id}.commit") >> drain
+            last_tasks.append(drain)
         if config.lateness is not None:
             outlets = [partitions_asset(config), partitions_alias(config)]
             # Also where nothing was new: an hour may be complete without a log.
-            batch >> SlsHudiPartitionsOperator(
+            last_tasks >> SlsHudiPartitionsOperator(
                 task_id="partitions", trigger_rule=TriggerRule.NONE_FAILED, outlets=outlets, **of_pipeline
             )
     return explained(config, dag)

@@ -255,6 +255,17 @@ _TASKS = {
         "Safe, as often as you like. Events that a task that died had not sent are sent by the next run's.",
         _LAST_LINE,
     ),
+    "drain": _Page(
+        "Goes on where the batch before was full: whole transactions, one after the other, each committed on its own, "
+        "until no log of `{source}` is left of which the last plan knew, or `batch.drain` is over.",
+        "all that the steps of a batch read.",
+        "all that the steps of a batch write; an event of the asset `hudi_{name}` for each batch.",
+        "how many `batches` it committed: returned.",
+        "**success**: it committed some; the log says whether one failed behind these. **skipped**: nothing was left, "
+        "or another run was first. **failed**: its first batch failed, and nothing of that is seen.",
+        _NO_RETRIES,
+        _LEAVE + " " + _LAST_LINE,
+    ),
     "sync": _Page(
         "Tells the pipeline's `catalog` of the columns and partitions of the table `{table}`, as of its newest commit.",
         "the table's timeline.",

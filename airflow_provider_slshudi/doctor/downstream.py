@@ -8,14 +8,11 @@ from datetime import datetime, timedelta, timezone
 from airflow_provider_slshudi.doctor.finding import Check, Seen, ok, unknown, warning
 from airflow_provider_slshudi.exceptions import SlsHudiError
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import Feed
 
 _STANDS = timedelta(hours=1)
 """A watermark that is so far behind the newest look stands still, or is held up."""
 _LOOKED = timedelta(days=1)
 """No look for so long: the pipeline is paused, or its plans fail."""
-_NEAR = 0.75
-"""The part of a consumer's hold after which people are told."""
 
 
 class Downstream:
@@ -65,18 +62,12 @@ class Downstream:
         return ok(sentence)
 
     def _consumers(self, ledger: Ledger) -> Seen:
-        lags, now = ledger.lags(self._name), ledger.now()
-        late = [
-            f"{lag.consumer.name} has not confirmed a commit of {lag.since:%Y-%m-%d %H:%M} UTC; cleaning and archival "
-            f"wait until {lag.since + timedelta(seconds=lag.consumer.hold):%Y-%m-%d %H:%M} UTC"
-            for lag in lags
-            if lag.since is not None and lag.consumer.of is Feed.COMMITS
-            if (now - lag.since).total_seconds() > _NEAR * lag.consumer.hold
-        ]
+        late = [str(hold) for hold in ledger.holds(self._name) if hold.is_told]
         if late:
             mend = "look after its runs; cleaning may then delete what it lacks. `slshudi consumers forget` removes one"
             return warning("; ".join(late), mend)
-        return ok(f"consumers: {len(lags)}; none is near the end of its hold" if lags else "there is none")
+        count = len(ledger.consumers(self._name))
+        return ok(f"consumers: {count}; none is near the end of its hold" if count else "there is none")
 
 
 def _time(unix_seconds: int) -> datetime:

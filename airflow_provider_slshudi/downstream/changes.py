@@ -133,6 +133,8 @@ def take(ledger: Ledger, pipeline: str, consumer: str, run: Run, ended: Ended, m
 
     Raises:
         ConsumerUnderWay: another run has taken it, and is not known to be over.
+        ConsumerBehind: cleaning waited for the consumer as long as it may, and deleted rows as these commits wrote
+            them. Of a table without `upsert` no row changes, so all stay readable.
         LedgerError: there is no such consumer.
     """
     there = ledger.consumer(pipeline, consumer)

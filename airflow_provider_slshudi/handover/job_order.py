@@ -76,6 +76,8 @@ class JobOrder:
         duties: open only, the duties that the table should keep; empty where it keeps them already.
         size: append only, about how many raw bytes it reads; None where it is not known.
         until: when the job must be over, by `system.processes.clock`; 0 where it has no deadline.
+        keep: plan-clean and archive only, the oldest instant that a consumer needs; it and later ones stay. Empty where
+            none does.
         claim: the claim under which it changes the table's timeline, see `handover.fencing`; empty where it needs none.
     """
 
@@ -92,6 +94,7 @@ class JobOrder:
     creates: bool = False
     duties: str = ""
     size: float | None = None
+    keep: str = ""
 
     @classmethod
     def of(cls, pipeline: Pipeline, **fields: Any) -> JobOrder:

@@ -100,14 +100,14 @@ def require_known(main: Storage, aside: Storage) -> None:
     require_there(main, aside)
     if aside.exists(PROPERTIES) or main.exists(_PLACE):
         return
-    for instant, _, extra in Timeline.load(main).commits():
-        if QUARANTINE_KEY in extra:
+    for commit in Timeline.load(main).commits():
+        if QUARANTINE_KEY in commit.extra:
             raise TimelineUnreadable(
-                f"{aside.uri}: there is no quarantine here, but commit {instant} of {main.uri} put logs into one. See "
-                "whether it is mounted, and whether this machine's settings lead to the right store. To have a new one "
-                f"made here, create an empty file {main.full(_PLACE)}",
+                f"{aside.uri}: there is no quarantine here, but commit {commit.time} of {main.uri} put logs into one. "
+                "See whether it is mounted, and whether this machine's settings lead to the right store. To have a new "
+                f"one made here, create an empty file {main.full(_PLACE)}",
                 table=aside.uri,
-                instant=instant,
+                instant=commit.time,
             )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_provider_slshudi.config.table import FORMER_VERSION
 from airflow_provider_slshudi.exceptions import TimelineUnreadable
@@ -36,20 +36,44 @@ COMMITS = ("commit", "deltacommit")
 CHANGES = (*COMMITS, REPLACE)
 """Actions that change which files a snapshot has."""
 _WRITES = (*CHANGES, "compaction", CLUSTERING, "logcompaction")
-Commit = tuple[str, str, Mapping[str, str]]
-"""Request time, completion time and extra metadata of a completed commit."""
+
+
+class Commit(NamedTuple):
+    """A completed commit.
+
+    Attributes:
+        time: of its request.
+        completion: its completion time.
+        extra: the extra metadata that its committer left.
+        partitions: rows that it wrote by the path of their partition, `""` of a table without any; None where its
+            record does not tell.
+    """
+
+    time: str
+    completion: str
+    extra: Mapping[str, str]
+    partitions: dict[str, int] | None
+
+    @classmethod
+    def of(cls, time: str, completion: str, record: Mapping[str, Any]) -> Commit:
+        """The commit with this record."""
+        stats = record.get("partitionToWriteStats")
+        rows = None if stats is None else {path: sum(map(_rows, stats[path])) for path in sorted(stats)}
+        return cls(time, completion, record.get("extraMetadata") or {}, rows)
 
 
 @dataclass(frozen=True, slots=True)
 class CleanPlan:
     """The files, by their paths within the table, and the whole partitions that a clean is to delete.
 
-    `outside` are files that are not in the table's folder, as the plan names them.
+    `outside` are files that are not in the table's folder, as the plan names them. Snapshots of instants from `until`
+    on keep all their files; empty where the plan does not tell.
     """
 
     files: list[str]
     partitions: list[str]
     outside: list[str] = field(default_factory=list)
+    until: str = ""
 
 
 class Timeline:
@@ -271,6 +295,14 @@ class Timeline:
         """The time of the oldest clean that was planned and is not completed."""
         return next((instant.time for instant in self.pending() if instant.action == "clean"), None)
 
+    def cleaned_until(self) -> str:
+        """Snapshots of instants from this one on have all their files, say the cleans of the active timeline.
+
+        Empty where it has none; reads each of them.
+        """
+        retained = (self._record(one).get("earliestCommitToRetain") for one in self.completed("clean"))
+        return max((str(instant or "") for instant in retained), default="")
+
     def clean_plan(self, time: str) -> CleanPlan:
         """The files and partitions that a planned clean is to delete.
 
@@ -285,7 +317,8 @@ class Timeline:
                 files.append(self.storage.relative(path))
             except TimelineUnreadable:
                 outside.append(path)
-        return CleanPlan(files, list(plan.get("partitionsToBeDeleted") or []), outside)
+        until = str((plan.get("earliestInstantToRetain") or {}).get("timestamp") or "")
+        return CleanPlan(files, list(plan.get("partitionsToBeDeleted") or []), outside, until)
 
     def clean_plan_file(self, time: str) -> str:
         """The file of a clean's plan, by its path within the table."""
@@ -310,17 +343,18 @@ class Timeline:
         """Every completed commit; reads each of them, and the whole archive."""
         completed = self.completed(*COMMITS)
         for instant in completed:
-            yield instant.time, str(instant.completion), self.extra_metadata(instant)
+            yield Commit.of(instant.time, str(instant.completion), self._record(instant))
         times = {instant.time for instant in completed}
-        for time, completion, extra in self.archived_commits():
+        for commit in self.archived_commits():
             # Archival writes the archive first: if it is cut off, an instant is in both, later in the archive twice.
-            if time not in times:
-                times.add(time)
-                yield time, completion, extra
+            if commit.time not in times:
+                times.add(commit.time)
+                yield commit
 
     def archived_commits(self) -> Iterator[Commit]:
         """Every archived commit; reads the whole archive."""
-        return ((one.time, one.completion, one.extra) for one in self._archive.instants() if one.action in COMMITS)
+        archived = (one for one in self._archive.instants() if one.action in COMMITS)
+        return (Commit.of(one.time, one.completion, one.record) for one in archived)
 
     def require_archive(self) -> None:
         """Has archival not begin where it would end without a word of which file it cannot read.
@@ -369,6 +403,10 @@ class Timeline:
                 instant=instant,
             )
         return content
+
+
+def _rows(stat: Mapping[str, Any]) -> int:
+    return int(stat.get("numWrites") or 0)
 
 
 def _kind(instant: Instant) -> str:

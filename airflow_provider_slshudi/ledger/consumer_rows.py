@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, func, insert, or_, select, update
 
-from airflow_provider_slshudi.exceptions import ConsumerFenced, ConsumerUnderWay, LedgerError
+from airflow_provider_slshudi.exceptions import ConsumerBehind, ConsumerFenced, ConsumerUnderWay, LedgerError
 from airflow_provider_slshudi.ledger import models, partition_rows, reads
 from airflow_provider_slshudi.ledger.engine import now
-from airflow_provider_slshudi.ledger.records import Consumer, ConsumerLag, Feed, Transaction
+from airflow_provider_slshudi.ledger.records import Consumer, ConsumerLag, Feed, Hold, Transaction
 from airflow_provider_slshudi.system.processes import this_process
 
 _consumers, _transactions, _completions = models.consumers, models.transactions, models.completions
@@ -129,6 +129,7 @@ def take(
 
     Raises:
         ConsumerUnderWay: another run has taken it, and not `instead`.
+        ConsumerBehind: a clean has deleted rows as some of these commits wrote them.
         LedgerError: there is no such consumer.
     """
     reads.lock_pipeline(connection, pipeline)
@@ -146,10 +147,63 @@ def take(
             consumer=name,
             taker=there.taker or "",
         )
+    if there.of is Feed.COMMITS:
+        _require_kept(connection, there, until)
     values: dict[str, Any] = {"taken": until, "nonce": uuid4().hex, "taker": taker, "process": this_process()}
     values["changed"] = now(connection)
     connection.execute(update(_consumers).where(_is(pipeline, name)).values(values))
     return _get(connection, pipeline, name)
+
+
+def _require_kept(connection: Connection, consumer: Consumer, until: int) -> None:
+    """Refuses commits after the consumer's place, and until another, of which a clean has deleted something."""
+    table, pipelines = _transactions.c, models.pipelines.c
+    cleaned = select(pipelines.cleaned).where(pipelines.name == consumer.pipeline).scalar_subquery()
+    lost = (table.pipeline == consumer.pipeline) & (table.place > consumer.confirmed) & (table.instant < cleaned)
+    first = connection.execute(select(func.min(table.place)).where(lost, table.place <= until)).scalar()
+    if first is None:
+        return
+    last, since = connection.execute(select(func.max(table.place), func.min(table.instant)).where(lost)).one()
+    raise ConsumerBehind(
+        f"consumer {consumer.name} of pipeline {consumer.pipeline} stands at place {consumer.confirmed}: cleaning "
+        f"waited {timedelta(seconds=consumer.hold)} for it, and then deleted rows as commits of the places {first} to "
+        f"{last} wrote them, before later commits changed these rows. Commits behind place {last} can be read in full. "
+        "The rows of earlier ones that were not changed since are still in the table: read them by "
+        f"`_hoodie_commit_time >= '{since}'` if the consumer needs them, then let it go on with `slshudi consumers "
+        f"move {consumer.pipeline} {consumer.name} --to {last} --reason TEXT`",
+        pipeline=consumer.pipeline,
+        consumer=consumer.name,
+        place=last + 1,
+    )
+
+
+def holds(connection: Connection, pipeline: str) -> list[Hold]:
+    """The consumers of commits that have not confirmed all of them, by name."""
+    table, moment, waiting = _transactions.c, now(connection), []
+    for item in consumers(connection, pipeline):
+        lacking = (table.pipeline == pipeline) & (table.place > item.confirmed)
+        query = select(table.place, table.changed).where(lacking).order_by(table.place).limit(1)
+        first = None if item.of is not Feed.COMMITS else connection.execute(query).first()
+        if first is None:
+            continue
+        hold = timedelta(seconds=item.hold)
+        oldest = connection.execute(select(func.min(table.instant)).where(lacking, table.changed > moment - hold))
+        used = (moment - first.changed) / hold if hold else 1.0
+        waiting.append(Hold(item.name, first.place, first.changed, first.changed + hold, oldest.scalar(), used))
+    return waiting
+
+
+def save_cleaned(connection: Connection, pipeline: str, instant: str) -> None:
+    """Keeps that, of commits before an instant, a clean may have deleted rows as they were before later commits.
+
+    Args:
+        connection: of a writing transaction.
+        pipeline: its name.
+        instant: Hudi's; an earlier one than the ledger has changes nothing.
+    """
+    table = models.pipelines
+    is_later = or_(table.c.cleaned.is_(None), table.c.cleaned < instant)
+    connection.execute(update(table).where(table.c.name == pipeline, is_later).values(cleaned=instant))
 
 
 def confirm(connection: Connection, pipeline: str, name: str, last: int, nonce: str) -> Consumer:

@@ -384,6 +384,8 @@ class Ledger:
     confirm = _writing(consumer_rows.confirm)
     move = _writing(consumer_rows.move)
     forget = _writing(consumer_rows.forget)
+    holds = _reading(consumer_rows.holds)
+    save_cleaned = _writing(consumer_rows.save_cleaned)
     gaps = _reading(reads.gaps)
     replays = _reading(reads.replays)
     events = _reading(reads.events)

@@ -123,8 +123,8 @@ def fold(
     """Folds commits since the last fold into partitions, and completes those that are complete.
 
     A partition is complete once the watermark (`planning.watermark`) is behind its end by `lateness`. A later commit to
-    it opens it again, until all is committed that the service had received by then. Partitions that a backfill or a
-    replay writes to wait until that is over.
+    it opens it again, until all is committed that the service had received by then; a commit of which is not known
+    what it wrote to opens all. Partitions that a backfill or a replay writes to wait until that is over.
 
     Args:
         connection: of a writing transaction.
@@ -286,6 +286,11 @@ def _commit(
     rows |= new_rows
     for period, count, commit in written:
         rows[period.value] = rows[period.value].written(count, commit.place, Kind(commit.kind), looked)
+    if unknown := [commit for commit in commits if commit.partitions is None]:
+        # It may have written to any of them: a rebuilt ledger has no times of its logs.
+        place, kind = unknown[-1].place, Kind(unknown[-1].kind)
+        complete = _rows(connection, pipeline, _partitions.c.state == PartitionState.COMPLETE.value)
+        rows |= {value: item.reopened(place, kind, looked) for value, item in complete.items() if value not in rows}
     rows |= {
         value: _lost(item, new_losses) for value, item in rows.items() if item.is_awaited and value not in new_rows
     }

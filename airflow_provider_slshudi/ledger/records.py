@@ -197,6 +197,8 @@ class Trouble:
 
 BACKFILL_DONE = "nothing is left to read"
 """The result of a backfill that has read all that was asked for."""
+_HOLD_TOLD = 0.75
+"""The part of a consumer's hold after which people are told that it is behind."""
 SILENT_AFTER = timedelta(minutes=10)
 """Without a heartbeat for this long no process works on a transaction of a run of which Airflow cannot tell, since
 between two steps a scheduler may take its time; nor on a step whose process this machine cannot look at, on another one
@@ -443,11 +445,13 @@ class PartitionRow:
 
     def written(self, rows: int, place: int, kind: Kind, looked: int) -> PartitionRow:
         """After a commit of so many rows; a complete one is open again."""
+        return replace(self.reopened(place, kind, looked), rows=self.rows + rows, commits=self.commits + 1)
+
+    def reopened(self, place: int, kind: Kind, looked: int) -> PartitionRow:
+        """After a commit that wrote to it, or may have."""
         was_complete = self.state is PartitionState.COMPLETE
         return replace(
             self,
-            rows=self.rows + rows,
-            commits=self.commits + 1,
             place=place,
             kind=kind if was_complete or self.kind is Kind.TAIL else self.kind,
             state=PartitionState.REOPENED if was_complete else self.state,
@@ -546,6 +550,38 @@ class ConsumerLag:
     consumer: Consumer
     behind: int
     since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A consumer of commits that has not confirmed all of them, for which cleaning and archival wait.
+
+    Attributes:
+        place: of the first commit that it has not confirmed.
+        since: when the ledger heard of that commit (UTC).
+        until: how long they wait for it (UTC).
+        instant: the oldest one that they keep for it; None: they waited long enough for all commits that it lacks.
+        used: how much of this time is over: 0 to 1, and beyond.
+    """
+
+    consumer: str
+    place: int
+    since: datetime
+    until: datetime
+    instant: str | None
+    used: float
+
+    @property
+    def is_told(self) -> bool:
+        """Whether people are told of it: the time is over, or soon will be."""
+        return self.used > _HOLD_TOLD
+
+    def __str__(self) -> str:
+        waits = "wait for it until" if self.used < 1 else "do not wait for it any more since"
+        return (
+            f"consumer {self.consumer} has not confirmed the commit of place {self.place}, of "
+            f"{self.since:%Y-%m-%d %H:%M} UTC: cleaning and archival {waits} {self.until:%Y-%m-%d %H:%M} UTC"
+        )
 
 
 @dataclass(frozen=True, slots=True)

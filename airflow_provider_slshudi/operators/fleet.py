@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -177,6 +178,8 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
     """One transaction of a pipeline in one task: settle, plan, open, append, record, commit, the catalog's sync, and
     the mirrors.
 
+    Where a batch is full and leaves logs, it goes on with the next one for as long as the pipeline's `batch.drain`.
+
     Skips where there is nothing new, or where another run works on the pipeline's batch. A batch that fails is decided
     at once, since its run may go on with other pipelines for long. It has no retries, and refuses some: the next run
     comes soon. A catalog that does not answer fails no batch, and is told as trouble of a step `sync` or
@@ -207,7 +210,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
         refuse_test()
         from airflow_provider_slshudi.transaction.news import let_go
 
-        done = None
+        done, began = None, time.monotonic()
         with self.told(context, passing=(TransientError, JobFailed)):
             work = self.work(context)
             try:
@@ -225,12 +228,54 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
                         let_go(work)
             if planned is not None:
                 done = self._done(work, planned, context)
+                self.drain(work, context, began, 1)
             self._publish(work, context)
             self._complete(work, context)
         if done is None and not self._tells:
             raise AirflowSkipException("there is nothing new to read")
         # A skipped task would lose the events of what settle committed.
         return done or {}
+
+    def drain(self, work: Work, context: Context, began: float, committed: int = 0) -> int:
+        """Reads, writes and commits further batches, for as long as the pipeline's `batch.drain` since it `began`.
+
+        Returns how many batches are committed. One that fails ends it, and the task as well if no batch before it was
+        committed; else the task would lose their events, and the next run says why it fails.
+
+        Args:
+            work: the pipeline's.
+            context: Airflow's, of the task.
+            began: by `time.monotonic`.
+            committed: how many batches this task has committed before.
+        """
+        from airflow_provider_slshudi.config.values import pause
+        from airflow_provider_slshudi.transaction.backlog import is_left
+
+        limit = work.pipeline.batch.drain
+        until = began + (0.0 if limit is None else pause(limit).total_seconds())
+        while time.monotonic() < until and is_left(work):
+            try:
+                planned = self._next(work)
+                if planned is None:
+                    break
+                self._done(work, planned, context)
+            except SlsHudiError as error:
+                if not committed:
+                    raise
+                self.log.error("%d batches are committed, and the next run repeats this one: %s", committed, error)
+                break
+            committed += 1
+        return committed
+
+    def _next(self, work: Work) -> Transaction | None:
+        """The next batch of the tail; None where there is none, or another run is first."""
+        from airflow_provider_slshudi.transaction.plan import tail
+
+        try:
+            return tail(work, in_turn=True)
+        except (BatchUnderWay, LeaseHeld) as error:
+            self.log.info("%s", error)
+            return None
 
     def _planned(self, work: Work, context: Context) -> Transaction | None:
         from airflow_provider_slshudi.transaction.plan import tail
@@ -331,6 +376,28 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
                 self.log.warning("transaction %s: %s", item.transaction, item.decision.value)
         except Exception as error:
             self.log.warning("what the batch left is decided by a later run: %s", error)
+
+
+class SlsHudiDrainOperator(SlsHudiBatchOperator):
+    """Goes on behind a full batch: whole transactions in one task, one after the other, while logs are left.
+
+    It ends after the pipeline's `batch.drain`, and skips where nothing is left. Returns how many `batches` it made.
+
+    Args:
+        pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.
+    """
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Drains."""
+        refuse_test()
+        with self.told(context, passing=(TransientError, JobFailed)):
+            work = self.work(context)
+            batches = self.drain(work, context, time.monotonic())
+            if batches:
+                self._publish(work, context)
+        if not batches:
+            raise AirflowSkipException("no logs are left")
+        return {"batches": batches}
 
 
 def _resting(ledger: Ledger, dag_id: str, at_once: bool) -> set[str]:

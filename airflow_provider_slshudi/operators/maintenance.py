@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SlsHudiCleanOperator(PipelineOperator):
-    """Deletes replaced files that the pipeline's `maintenance.keep` no longer keeps.
+    """Deletes replaced files that the pipeline's `maintenance.keep` no longer keeps, nor a consumer's `hold`.
 
     Returns `{"instant": the clean's, None if there was nothing to do, "files": deleted files, "bytes": their bytes}`.
 

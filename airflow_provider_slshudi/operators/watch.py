@@ -20,7 +20,8 @@ class SlsHudiWatchOperator(PipelineOperator):
 
     `on_failure_callback` takes any of Airflow's notifiers, whose templates know the text as `exception`. It is told
     why the pipeline's state is "needs attention" or "expires soon", each gap that was recorded within the last hour,
-    and what is beyond the limits. A finding is no try to be repeated: it fails at once.
+    each consumer for which cleaning and archival will not wait much longer, and what is beyond the limits. A finding is
+    no try to be repeated: it fails at once.
 
     Args:
         pipeline: a pipeline's name or file, or a `Pipeline`; connections as in `PipelineOperator`.

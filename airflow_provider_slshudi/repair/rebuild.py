@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_provider_slshudi.exceptions import RangesDoubled, TableError
@@ -117,9 +117,11 @@ def rebuild(work: Work, table_is_gone: bool = False) -> Rebuilt:
         _require_no_foreign_pending(work, timeline)
         # First: all that the ledger calls committed must be in the quarantine, too.
         finished = tables.finish(lease, {batch.instant: batch.id for batch in batches})
-        tables.require_whole(((instant, extra) for instant, _, extra in commits))
+        tables.require_whole((commit.time, commit.extra) for commit in commits)
         # Refuses live transactions before anything touches their pending instants.
         work.ledger.rebuild(name, batches, start_positions.read(work))
+        if work.pipeline.table.upsert is not None and (cleaned := timeline.cleaned_until()):
+            work.ledger.save_cleaned(name, cleaned)
         for instant in finished:
             fencing.delete(work.storage, instant)
         completed = [
@@ -186,20 +188,17 @@ def commits_of(work: Work, timeline: Timeline) -> list[Commit]:
     tables = TransactionTables.of(work)
     tables.require_known()
     commits = list(timeline.commits())
-    tables.require_no_more({instant for instant, _, _ in commits})
+    tables.require_no_more({commit.time for commit in commits})
     return commits
 
 
 def committed_batches(work: Work, commits: Iterable[Commit]) -> list[CommittedBatch]:
     """The batches that the commits (`Timeline.commits`) hold, in the order of completion."""
-    return [
-        batch
-        for instant, completion, extra in sorted(commits, key=lambda item: item[1])
-        for batch in _batch(work, instant, completion, extra)
-    ]
+    return [batch for commit in sorted(commits, key=lambda commit: commit.completion) for batch in _batch(work, commit)]
 
 
-def _batch(work: Work, instant: str, completion: str, extra: Mapping[str, str]) -> Iterator[CommittedBatch]:
+def _batch(work: Work, commit: Commit) -> Iterator[CommittedBatch]:
+    extra = commit.extra
     if extra.get(PIPELINE_KEY) != work.pipeline.name:
         return
     ranges, totals = [], []
@@ -210,10 +209,11 @@ def _batch(work: Work, instant: str, completion: str, extra: Mapping[str, str]) 
     yield CommittedBatch(
         extra[TRANSACTION_KEY],
         Kind(extra[KIND_KEY]),
-        instant,
-        completion,
+        commit.time,
+        commit.completion,
         extra[DAG_KEY],
         extra[RUN_KEY],
         tuple(ranges),
         tuple(totals),
+        None if work.pipeline.table.partition is None else commit.partitions,
     )

@@ -12,7 +12,7 @@ from airflow_provider_slshudi.handover.job_order import Verb
 from airflow_provider_slshudi.hudi import leftovers
 from airflow_provider_slshudi.hudi.layout import LAYOUT_1, PROPERTIES, Phase
 from airflow_provider_slshudi.hudi.quarantine import require_there, table_of
-from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
+from airflow_provider_slshudi.hudi.timeline import CHANGES, CleanPlan, Timeline
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.services.mirrors import release
 from airflow_provider_slshudi.system.points import Point, reach
@@ -50,13 +50,15 @@ class Archived:
 def clean(work: Work) -> Cleaned:
     """Deletes replaced files that are older than the pipeline's file says to keep, in the quarantine too.
 
+    Files stay that a snapshot has of a commit which a consumer has not confirmed, for as long as the consumer's `hold`.
+
     Raises:
         LeaseHeld, TimelineUnreadable, LedgerUnavailable, JobFailed, MirrorFailed: the next run goes on where this one
             ended.
         LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: a person has to look; nothing was done.
     """
     register(work)
-    done = _clean(work, fit)
+    done = _clean(work, fit, needed_by_consumers(work))
     aside = aside_of(work)
     if aside is None:
         return done
@@ -64,13 +66,26 @@ def clean(work: Work) -> Cleaned:
     return Cleaned(done.instant or more.instant, done.files + more.files, done.bytes + more.bytes)
 
 
-def _clean(work: Work, fit: Callable[[Work], bool]) -> Cleaned:
+def needed_by_consumers(work: Work) -> str:
+    """The oldest instant that a consumer needs, empty where none does; warns of those that need it too long."""
+    holds = work.ledger.holds(work.pipeline.name)
+    for hold in holds:
+        if hold.is_told:
+            _log.warning("pipeline %s: %s", work.pipeline.name, hold)
+    return min((hold.instant for hold in holds if hold.instant is not None), default="")
+
+
+def _clean(work: Work, fit: Callable[[Work], bool], needed: str = "") -> Cleaned:
     with work.lease() as lease:
         reach(Point.CLEAN_LEASED)
-        planned = _planned(work, lease) if fit(work) else None
+        planned = _planned(work, lease, needed) if fit(work) else None
     if planned is None:
         return Cleaned(None, 0, 0)
-    leaving = _files(work, planned)
+    plan = _plan(work, planned)
+    leaving = plan.files
+    if leaving and work.pipeline.table.upsert is not None:
+        # Before they go. Without `upsert` no row changes: snapshots that stay have all rows of all commits.
+        work.ledger.save_cleaned(work.pipeline.name, plan.until or planned)
     release(work, leaving)
     # Without the lease, since it takes minutes on object stores: no snapshot that is kept names these files.
     files, size = work.storage.delete_files(leaving)
@@ -91,7 +106,8 @@ def archive(work: Work) -> Archived:
     """Moves the oldest instants from the active timeline into the archive; raises as `clean`.
 
     Hudi leaves instants on the active timeline that are later than the oldest pending one, than the oldest one that
-    cleaning keeps, or than the metadata table's last compaction.
+    cleaning keeps, or than the metadata table's last compaction. So do those from the first on that a consumer has not
+    confirmed, for as long as the consumer's `hold`.
     """
     register(work)
     _meet_nothing_pending(work)
@@ -101,7 +117,7 @@ def archive(work: Work) -> Archived:
             return Archived(0, 0, None)
         before = _completed(work.timeline())
         _sweep(work)
-        _run(work, lease, Verb.ARCHIVE)
+        _run(work, lease, Verb.ARCHIVE, keep=needed_by_consumers(work))
         timeline = work.timeline()
         aside = aside_of(work)
         if aside is not None and _may_archive(aside, timeline):
@@ -170,15 +186,15 @@ def require_table(work: Work) -> None:
         raise TableError(f"{work.storage.uri} has no table yet: run a batch first", table=work.storage.uri)
 
 
-def _run(work: Work, lease: Lease, verb: Verb, instant: str = "") -> None:
-    work.change(lease, verb, work.order(instant=instant))
+def _run(work: Work, lease: Lease, verb: Verb, instant: str = "", keep: str = "") -> None:
+    work.change(lease, verb, work.order(instant=instant, keep=keep))
 
 
-def _planned(work: Work, lease: Lease) -> str | None:
+def _planned(work: Work, lease: Lease, needed: str) -> str | None:
     """The clean to carry out: the one that an earlier run began, else a new one; None where there is nothing to do."""
     begun = _pending_clean(work)
     if begun is None:
-        _run(work, lease, Verb.PLAN_CLEAN)
+        _run(work, lease, Verb.PLAN_CLEAN, keep=needed)
     return begun or _pending_clean(work)
 
 
@@ -186,8 +202,8 @@ def _pending_clean(work: Work) -> str | None:
     return work.timeline().pending_clean()
 
 
-def _files(work: Work, planned: str) -> list[str]:
-    """The files that a planned clean deletes.
+def _plan(work: Work, planned: str) -> CleanPlan:
+    """What a planned clean deletes.
 
     Raises:
         ForeignWrite: another client planned the clean, or restored the table since, so deleting would do harm.
@@ -217,7 +233,7 @@ def _files(work: Work, planned: str) -> list[str]:
             instant=planned,
             operation="clean",
         )
-    return plan.files
+    return plan
 
 
 def _completed(timeline: Timeline) -> set[str]:

@@ -174,6 +174,14 @@ def _still_held(service: LogService, unread: Mapping[int, int]) -> dict[int, int
     return {shard: cursor for shard, cursor in unread.items() if begins[shard] <= cursor}
 
 
+def is_left(work: Work) -> bool:
+    """Whether the newest look saw logs that no committed batch has; asks the ledger alone."""
+    name = work.pipeline.name
+    shards = [shard for shard in work.ledger.shards(name) if shard.status != GONE]
+    ends = ((shard.id, shard.first, shard.end) for shard in shards if shard.end is not None)
+    return bool(unread(ends, work.ledger.coverage(name)))
+
+
 @dataclass(frozen=True)
 class Behind:
     """How far one shard is behind.

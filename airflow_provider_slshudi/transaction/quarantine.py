@@ -236,5 +236,5 @@ class Quarantine:
                 quarantine.require_there(self.work.storage, storage)
             # A former place may have another pipeline's quarantine by now.
             commits = timeline.commits()
-            instants |= {instant for instant, _, extra in commits if extra.get(PIPELINE_KEY) == name}
+            instants |= {commit.time for commit in commits if commit.extra.get(PIPELINE_KEY) == name}
         return instants

@@ -6,6 +6,7 @@ import logging
 from dataclasses import asdict
 from datetime import timedelta
 
+from airflow_provider_slshudi.config.pipeline import Source
 from airflow_provider_slshudi.exceptions import IllegalTransition, TableError
 from airflow_provider_slshudi.handover import batch_files
 from airflow_provider_slshudi.handover.batch_files import Attempt, BatchOrder, Selection, Unnamed
@@ -94,6 +95,7 @@ def open_instant(work: Work, id_: str, token: int, replay: Selection | None = No
         }
         ranges = [[item.shard, item.begin, item.end] for item in work.ledger.ranges(id_) if not item.gap]
         pipeline = work.pipeline.model_dump(mode="json")
+        pipeline["source"] = _source(work, transaction).model_dump(mode="json")
         if accepts_losses(work, transaction):
             pipeline["source"]["on_expired"] = "skip"
         # Not a worker's clock: which logs are late must not depend on when, or how often, they are read.
@@ -145,10 +147,16 @@ def size_of(work: Work, transaction: Transaction) -> float | None:
     ranges = [item for item in work.ledger.ranges(transaction.id) if not item.gap]
     density = work.ledger.density(work.pipeline.name)
     sizes = [estimate(mine, density, unknown=MOST_BYTES_PER_GROUP) for mine in by_shard(ranges).values()]
-    source, size = work.pipeline.source, sum(sizes)
+    source, size = _source(work, transaction), sum(sizes)
     seconds = max(sizes, default=0.0) / source.read_bytes_per_second
     seconds = max(seconds, size / (source.total_bytes_per_second or float("inf")))
     return size if seconds <= _SLOW_SECONDS else None
+
+
+def _source(work: Work, transaction: Transaction) -> Source:
+    """The pipeline's source, with the limits by which this transaction reads it."""
+    source = work.pipeline.source
+    return source.of_backfill if transaction.kind is Kind.BACKFILL else source
 
 
 def record(work: Work, id_: str, token: int) -> Transaction:

@@ -62,7 +62,14 @@ def findings(ledger: Ledger, name: str, limits: Limits) -> list[str]:
         return [f"{name}: the ledger does not know it: no run of it has begun"]
     sentences = (*_needs(view), *_behind(view, limits), *_dangling(view, limits), *_expires(view, limits))
     return [
-        f"{name}: {text}" for text in (*sentences, *_late(ledger, view), *_gaps(ledger, view), *_keys(ledger, view))
+        f"{name}: {text}"
+        for text in (
+            *sentences,
+            *_late(ledger, view),
+            *_gaps(ledger, view),
+            *_keys(ledger, view),
+            *(str(hold) for hold in ledger.holds(view.name) if hold.is_told),
+        )
     ]
 
 

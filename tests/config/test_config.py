@@ -97,6 +97,16 @@ def test_a_pace_is_set_for_a_shard_and_for_all() -> None:
     source = parse_pipeline(text, "clicks.yaml").source
     assert (source.read_bytes_per_second, source.reads_per_second) == (2_500_000, 0.5)
     assert source.total_bytes_per_second == 2**30
+    assert source.of_backfill == source
+
+
+def test_a_backfill_may_have_a_share_of_the_pace() -> None:
+    source = parse_pipeline(changed("source.backfill_share", 0.25), "clicks.yaml").source.of_backfill
+    limits = source.read_bytes_per_second, source.reads_per_second, source.total_bytes_per_second
+    assert limits == (2_500_000, 25, None)
+    for share in (0, 1.5):
+        with pytest.raises(ConfigError, match="backfill_share"):
+            parse_pipeline(changed("source.backfill_share", share), "clicks.yaml")
 
 
 @pytest.mark.parametrize("field", ["read_bytes_per_second", "reads_per_second", "total_bytes_per_second"])

@@ -71,7 +71,7 @@ def test_an_archived_commit_is_still_found(spark: SparkSession, storage: Storage
         assert (timeline.extra_of(time) or {})["note"] == str(number)
     assert timeline.archived("20200101000000000") is None
     assert timeline.extra_of("20200101000000000") is None
-    assert {time: extra["note"] for time, _, extra in timeline.archived_commits()} == {
+    assert {commit.time: commit.extra["note"] for commit in timeline.archived_commits()} == {
         time: str(number) for number, time in enumerate(times) if time not in left
     }
 

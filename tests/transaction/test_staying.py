@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from airflow_provider_slshudi.exceptions import JobFailed
+from airflow_provider_slshudi.handover.batch_files import Attempt
 from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
 from airflow_provider_slshudi.hudi.layout import Phase
 from airflow_provider_slshudi.ledger.records import State
@@ -235,6 +236,29 @@ def test_what_a_limit_holds_up_for_long_has_a_driver_of_its_own(
     held_up = given.model_copy(update={"source": given.source.model_copy(update=limits)})
     work = replace(pipeline.work, pipeline=held_up)
     assert steps.size_of(work, planned) == (MOST_BYTES_PER_GROUP if sized else None)
+
+
+def test_a_backfill_reads_by_its_share_of_the_limits_and_the_tail_by_all_of_them(
+    scenario: Callable[..., Scenario],
+) -> None:
+    pipeline = scenario(shards=1)
+    given = pipeline.work.pipeline
+    limits = {"backfill_share": 0.25, "total_bytes_per_second": 2_000_000}
+    shared = given.model_copy(update={"source": given.source.model_copy(update=limits)})
+    work = replace(pipeline.work, pipeline=shared)
+    pipeline.put(20)
+    first = work.connect().begin(0)
+    seen = []
+    other = replace(work, run=replace(work.run, run_id="run-2"))
+    for planned in (plan.backfill(work, plan.BackfillRequest({0: (first, first + 1)})), plan.tail(other)):
+        assert planned is not None
+        instant = steps.open_instant(work, planned.id, planned.token)
+        order = Attempt(work.storage, planned.id, instant, planned.token).order(
+            work.ledger.get(planned.id).order_digest
+        )
+        source = order.described.source
+        seen.append((source.read_bytes_per_second, source.reads_per_second, source.total_bytes_per_second))
+    assert seen == [(2_500_000, 25, 500_000), (10_000_000, 100, 2_000_000)]
 
 
 def test_a_cluster_that_loses_an_executor_may_try_a_stage_again(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from airflow_provider_slshudi.ledger.ledger import Ledger
+from airflow_provider_slshudi.ledger.records import Feed
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.views.findings import Limits, findings
 from airflow_provider_slshudi.views.standing import WINDOW
@@ -85,6 +86,18 @@ def test_a_gap_counts_from_its_commit_however_long_ago_it_was_planned(ledger: Le
     ledger.committed(batch.id, 1, "20260101000000009")
     assert ledger.gaps("clicks", since) == [(batch.id, Range(0, 0, 5, gap=True))]
     assert ledger.gaps("views", since) == []
+
+
+def test_a_consumer_is_told_of_before_cleaning_and_archival_stop_to_wait_for_it(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    ledger.subscribe("clicks", "hourly", Feed.COMMITS, 0, DAY)
+    committed(ledger, "clicks", [Range(0, 0, 40)], "run-1")
+    assert findings(ledger, "clicks", Limits()) == []
+    ledger.subscribe("clicks", "hourly", Feed.COMMITS, 0, 0)
+    (told,) = findings(ledger, "clicks", Limits())
+    assert told.startswith("clicks: consumer hourly has not confirmed the commit of place 1, of ")
+    ledger.move("clicks", "hourly", None)
+    assert findings(ledger, "clicks", Limits()) == []
 
 
 def test_a_new_key_is_told_for_an_hour(ledger: Ledger) -> None:

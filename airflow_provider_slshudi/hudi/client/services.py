@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
@@ -29,12 +29,17 @@ from airflow_provider_slshudi.storage.objectstore import hadoop_path
 _EMPTY_CLEAN_HOURS = "24"
 
 
-def plan_clean(gateway: Gateway, pipeline: Pipeline) -> None:
+def plan_clean(gateway: Gateway, pipeline: Pipeline, keep: str = "") -> None:
     """Puts a clean on the timeline, REQUESTED, where there is something to delete.
 
     It never names whole partition folders: a batch may be writing there.
+
+    Args:
+        gateway: of a driver with a SparkContext.
+        pipeline: whose table it is.
+        keep: files stay that a snapshot of this instant or of a later one has; empty: as the pipeline's file says.
     """
-    with client(gateway, pipeline, {**_options(pipeline), **_kept_longer(pipeline)}) as writer:
+    with client(gateway, pipeline, {**_options(pipeline), **_kept_longer(pipeline, keep)}) as writer:
         engine = writer.getEngineContext()
         table = gateway.hudi.table.HoodieSparkTable.create(writer.getConfig(), engine)
         option = gateway.hudi.common.util.Option
@@ -56,8 +61,10 @@ def clean(gateway: Gateway, pipeline: Pipeline) -> None:
         writer.clean()
 
 
-def archive(gateway: Gateway, pipeline: Pipeline) -> None:
+def archive(gateway: Gateway, pipeline: Pipeline, keep: str = "") -> None:
     """Moves the oldest instants from the active timeline into the archive, none from the oldest pending one on.
+
+    `keep` is an instant that stays, with all later ones; empty: as the pipeline's file says.
 
     Hudi archives only what the metadata table has compacted. It compacts when its client starts a commit, which ours
     never does. So this compacts, cleans and archives the metadata table itself first; in layout 1 only while nothing is
@@ -67,7 +74,11 @@ def archive(gateway: Gateway, pipeline: Pipeline) -> None:
     timeline, of_metadata = (Timeline.load(Storage(table)) for table in tables)
     for one in (timeline, of_metadata):
         one.require_archive()
-    with client(gateway, pipeline, _options(pipeline)) as writer:
+    options = _options(pipeline)
+    if keep:
+        needed = sum(instant.time >= keep for instant in timeline.completed(*CHANGES))
+        options |= _archival(max(needed, pipeline.maintenance.min_commits), pipeline.maintenance.max_commits)
+    with client(gateway, pipeline, options) as writer:
         if timeline.layout is not LAYOUT_1 or not timeline.pending():
             _serve_metadata_table(gateway, writer)
         writer.archive()
@@ -88,8 +99,8 @@ def _serve_metadata_table(gateway: Gateway, writer: Any) -> None:
         metadata.close()
 
 
-def _kept_longer(pipeline: Pipeline) -> dict[str, str]:
-    """Options by which Hudi keeps as much as the pipeline's file says, not less.
+def _kept_longer(pipeline: Pipeline, needed: str) -> dict[str, str]:
+    """Options by which Hudi keeps as much as the pipeline's file says, not less, and all from `needed` on.
 
     Hudi counts from the time at which an instant was planned. Readers may read files that a clustering replaces until
     it is completed, minutes or hours later, so they would have that much less time.
@@ -98,12 +109,23 @@ def _kept_longer(pipeline: Pipeline) -> dict[str, str]:
     times = sorted((item.completion or "", item.time) for item in timeline.completed(*CHANGES))
     if keep.commits is not None:
         first = min((planned for _, planned in times[-keep.commits :]), default="")
+        first = min(first, needed or first)
         count = max(keep.commits, sum(planned >= first for _, planned in times))
         options = {"hoodie.clean.commits.retained": str(count)}
         # Hudi demands that archival keeps more commits; this client does not archive.
-        return options | {"hoodie.keep.min.commits": str(count + 1), "hoodie.keep.max.commits": str(count + 2)}
+        return options | _archival(count + 1)
     longest = max((_time(completed) - _time(planned) for completed, planned in times), default=timedelta())
-    return {"hoodie.clean.hours.retained": str((keep.hours or 0) + math.ceil(longest / timedelta(hours=1)))}
+    hours = (keep.hours or 0) + math.ceil(longest / timedelta(hours=1))
+    if needed:
+        # Tables' times are of UTC, see `client.clock`. A part of an hour passes until Hudi counts.
+        age = datetime.now(timezone.utc).replace(tzinfo=None) - _time(needed)
+        hours = max(hours, math.ceil(age / timedelta(hours=1)) + 1)
+    return {"hoodie.clean.hours.retained": str(hours)}
+
+
+def _archival(least: int, most: int = 0) -> dict[str, str]:
+    """Options by which archival begins beyond so many commits, more than the least, and leaves the least."""
+    return {"hoodie.keep.min.commits": str(least), "hoodie.keep.max.commits": str(max(most, least + 1))}
 
 
 def _time(instant: str) -> datetime:
@@ -125,8 +147,7 @@ def _options(pipeline: Pipeline) -> dict[str, str]:
     return {
         **keep,
         "hoodie.write.empty.clean.interval.hours": _EMPTY_CLEAN_HOURS,
-        "hoodie.keep.min.commits": str(maintenance.min_commits),
-        "hoodie.keep.max.commits": str(maintenance.max_commits),
+        **_archival(maintenance.min_commits, maintenance.max_commits),
         # Archival leaves this many commits whose log files no compaction has read.
         **({COMPACT_AFTER: str(maintenance.compact_after)} if pipeline.compacts else {}),
     }

@@ -217,7 +217,7 @@ def plan_clean(gateway: Gateway, order: JobOrder) -> None:
     """Puts a clean on the timeline if there is something to delete."""
     pipeline, storage = _table(order)
     _in_time(storage, order, "plan a clean")
-    services.plan_clean(gateway, pipeline)
+    services.plan_clean(gateway, pipeline, order.keep)
     reach(Point.CLEAN_PLANNED)
 
 
@@ -236,7 +236,7 @@ def archive(gateway: Gateway, order: JobOrder) -> None:
     pipeline, storage = _table(order)
     reach(Point.ARCHIVE_STARTED)
     _in_time(storage, order, "archive")
-    services.archive(gateway, pipeline)
+    services.archive(gateway, pipeline, order.keep)
     storage.sync()
     reach(Point.ARCHIVE_COMPLETED)
     for table in map(Storage, pipeline.table_paths):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import yaml
 from airflow.sdk import AssetAlias
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
+from airflow_provider_slshudi.dag.factories import tail_dag
 from airflow_provider_slshudi.exceptions import (
     JobFailed,
     LeaseHeld,
@@ -25,8 +26,9 @@ from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.runs import AirflowRuns
 from airflow_provider_slshudi.hooks.work import work_of
 from airflow_provider_slshudi.ledger.ledger import Ledger
-from airflow_provider_slshudi.ledger.records import RangeTotals, State
-from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiLookOperator
+from airflow_provider_slshudi.ledger.records import RangeTotals, State, Transaction
+from airflow_provider_slshudi.operators import fleet
+from airflow_provider_slshudi.operators.fleet import SlsHudiBatchOperator, SlsHudiDrainOperator, SlsHudiLookOperator
 from airflow_provider_slshudi.planning.periods import Periods
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.services import maintenance, mirrors
@@ -463,3 +465,107 @@ def test_an_hour_that_is_complete_without_a_new_log_is_told_by_the_look(
     again = in_run(("fleet", "run-3"))
     assert SlsHudiLookOperator(task_id="look", pipelines=["ad_events"], outlets=[alias]).execute(again) == []
     assert added(again, alias) == []
+
+
+@pytest.fixture
+def steps_that_commit(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The steps without a driver or a table; the transactions that they have committed."""
+    done: list[str] = []
+
+    def commit(work: Work, id_: str, token: int) -> Transaction:
+        ledger.opened(id_, token, f"2026112107355{len(done)}000")
+        ledger.prepared(id_, token, {"files": 1}, [RangeTotals(item, 1, 10, 1, 2) for item in ledger.ranges(id_)])
+        done.append(id_)
+        return ledger.committed(id_, token, f"2026112107355{len(done)}001")
+
+    for name in ("open_instant", "append", "record"):
+        monkeypatch.setattr(steps, name, lambda *_: None)
+    monkeypatch.setattr(steps, "commit", commit)
+    monkeypatch.setattr(settle_module, "settle", lambda *_: [])
+    for name in ("plan.require_agreement", "plan.require_fit", "start_positions.keep"):
+        monkeypatch.setattr(f"airflow_provider_slshudi.transaction.{name}", lambda *_: None)
+    monkeypatch.setattr(SlsHudiBatchOperator, "_publish", lambda *_: None)
+    yield done
+
+
+def with_batch(pipelines: Path, **batch: object) -> None:
+    """The pipeline's file with these limits of a batch: of one log group each."""
+    file = pipelines / "ad_events.yaml"
+    described = yaml.safe_load(file.read_text(encoding="utf-8"))
+    file.write_text(yaml.safe_dump({**described, "batch": {"max_bytes": 1, **batch}}), encoding="utf-8")
+
+
+def test_a_full_batch_is_followed_by_the_next_in_the_same_task_each_with_its_event(
+    put: Callable[[int], None], pipelines: Path, steps_that_commit: list[str]
+) -> None:
+    with_batch(pipelines, drain="1h")
+    put(4)
+    task = SlsHudiBatchOperator(task_id="batch", pipeline="ad_events", outlets=[AssetAlias("settled")])
+    context = in_run(FLEET)
+    task.execute(context)
+    assert len(steps_that_commit) == 4
+    assert [extra["transaction"] for extra in added(context, AssetAlias("settled"))] == steps_that_commit
+
+
+def test_without_a_time_for_it_or_beyond_it_the_next_run_reads_what_is_left(
+    put: Callable[[int], None], pipelines: Path, steps_that_commit: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, commit = Clock(), steps.commit
+    monkeypatch.setattr(fleet, "time", clock)
+
+    def slowly(work: Work, id_: str, token: int) -> Transaction:
+        clock.now += 1_800
+        return commit(work, id_, token)
+
+    monkeypatch.setattr(steps, "commit", slowly)
+    with_batch(pipelines)
+    put(5)
+    batch().execute(in_run(FLEET))
+    assert len(steps_that_commit) == 1
+    with_batch(pipelines, drain="45m")
+    batch().execute(in_run(FLEET))
+    assert len(steps_that_commit) == 3
+
+
+def test_a_batch_that_fails_behind_others_keeps_their_events_and_is_left_to_the_next_run(
+    put: Callable[[int], None],
+    pipelines: Path,
+    ledger: Ledger,
+    steps_that_commit: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with_batch(pipelines, drain="1h")
+    put(3)
+    commit = steps.commit
+
+    def fail(work: Work, id_: str, token: int) -> Transaction:
+        if steps_that_commit:
+            raise JobFailed("no", verb="commit", error="")
+        return commit(work, id_, token)
+
+    monkeypatch.setattr(steps, "commit", fail)
+    assert batch().execute(in_run(FLEET))["transaction"] == steps_that_commit[0]
+    (left,) = ledger.live("ad_events")
+    monkeypatch.setattr(steps, "commit", commit)
+    assert any(event.what == GIVEN_UP for event in ledger.events(left.id))
+
+
+def test_a_tails_drain_goes_on_behind_the_batch_and_skips_where_nothing_is_left(
+    put: Callable[[int], None], pipelines: Path, steps_that_commit: list[str]
+) -> None:
+    with_batch(pipelines)
+    assert "drain" not in tail_dag("ad_events").task_dict
+    with_batch(pipelines, drain="1h")
+    drain = tail_dag("ad_events").task_dict["drain"]
+    assert drain.upstream_task_ids == {"batch.commit"} and isinstance(drain, SlsHudiDrainOperator)
+    put(3)
+    batch().execute(in_run(FLEET))
+    with pytest.raises(AirflowSkipException, match="no logs are left"):
+        drain.execute(in_run(FLEET))
+    put(2)
+    # As a plan that saw two log groups, whose batch has one of them.
+    planned = tail(work_of("ad_events", Run(*FLEET, "here")))
+    assert planned is not None
+    steps.commit(work_of("ad_events", Run(*FLEET, "here")), planned.id, planned.token)
+    assert drain.execute(in_run(FLEET)) == {"batches": 1}
+    assert len(steps_that_commit) == 5
