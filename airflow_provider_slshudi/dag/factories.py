@@ -250,21 +250,21 @@ def dag_of_role(pipeline: Pipeline, role: str, dag_kwargs: Mapping[str, Any], **
     return _made(f"{pipeline.name}_{role}", [pipeline.name], {"doc_md": page, **arguments})
 
 
-def _made(dag_id: str, pipelines: Iterable[str], given: dict[str, Any]) -> DAG:
+def _made(dag_id: str, pipelines: Iterable[str], dag_kwargs: dict[str, Any]) -> DAG:
     defaults: dict[str, Any] = {
         "dag_id": dag_id,
         "start_date": _START,
         "catchup": False,
         "max_active_runs": 1,
     }
-    given = {**defaults, **given}
+    arguments = {**defaults, **dag_kwargs}
     # By these tags the pages know whose DAG it is.
     known_by = [tag for tag in ("slshudi", *map(tag_of, pipelines)) if tag is not None]
-    if any(callbacks.get("on_failure_callback") for callbacks in (given, given.get("default_args") or {})):
+    if any(callbacks.get("on_failure_callback") for callbacks in (arguments, arguments.get("default_args") or {})):
         known_by.append(ALERTS)
-    given["tags"] = [*dict.fromkeys([*known_by, *(given.get("tags") or ())])]
-    given["default_args"] = {**_RETRIES, **(given.get("default_args") or {})}
-    dag = DAG(**given)
+    arguments["tags"] = [*dict.fromkeys([*known_by, *(arguments.get("tags") or ())])]
+    arguments["default_args"] = {**_RETRIES, **(arguments.get("default_args") or {})}
+    dag = DAG(**arguments)
     if (file := dagfile.calling()) is not None:
         # As Airflow does once it has parsed the file; a DAG that is imported without it would seem to be of here.
         dag.fileloc = str(file.path)

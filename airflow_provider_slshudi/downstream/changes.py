@@ -137,8 +137,8 @@ def take(ledger: Ledger, pipeline: str, consumer: str, run: Run, ended: Ended, m
             them. Of a table without `upsert` no row changes, so all stay readable.
         LedgerError: there is no such consumer.
     """
-    there = ledger.consumer(pipeline, consumer)
-    instead = there.nonce if there is not None and _is_over(ledger, there, ended) else None
+    stored = ledger.consumer(pipeline, consumer)
+    instead = stored.nonce if stored is not None and _is_over(ledger, stored, ended) else None
     taken = ledger.take(pipeline, consumer, most, claimant(run), instead)
     return None if taken is None else _changes(ledger, taken)
 

@@ -89,14 +89,14 @@ def subscribe(connection: Connection, pipeline: str, name: str, of: Feed, after:
         LedgerError: one of that name is given something else; or `after` is no place.
     """
     reads.lock_pipeline(connection, pipeline)
-    there = consumer(connection, pipeline, name)
-    if there is not None:
-        if there.of is not of:
+    stored = consumer(connection, pipeline, name)
+    if stored is not None:
+        if stored.of is not of:
             raise LedgerError(
-                f"pipeline {pipeline}: consumer {name} is given {there.of.value}, not {of.value}: choose another name",
+                f"pipeline {pipeline}: consumer {name} is given {stored.of.value}, not {of.value}: choose another name",
                 pipeline=pipeline,
             )
-        if there.hold != hold:
+        if stored.hold != hold:
             connection.execute(update(_consumers).where(_is(pipeline, name)).values(hold=hold))
         return _get(connection, pipeline, name)
     last, moment = newest(connection, pipeline, of), now(connection)
@@ -133,22 +133,22 @@ def take(
         LedgerError: there is no such consumer.
     """
     reads.lock_pipeline(connection, pipeline)
-    there = _get(connection, pipeline, name)
-    until = there.taken
+    stored = _get(connection, pipeline, name)
+    until = stored.taken
     if until is None:
-        until = min(newest(connection, pipeline, there.of), there.confirmed + most)
-        if until <= there.confirmed:
+        until = min(newest(connection, pipeline, stored.of), stored.confirmed + most)
+        if until <= stored.confirmed:
             return None
-    elif there.taker != taker and there.nonce != instead:
+    elif stored.taker != taker and stored.nonce != instead:
         raise ConsumerUnderWay(
-            f"consumer {name} of pipeline {pipeline}: run {there.taker} has taken {there.key} and not confirmed it; "
+            f"consumer {name} of pipeline {pipeline}: run {stored.taker} has taken {stored.key} and not confirmed it; "
             "it is given to another run once that one is over",
             pipeline=pipeline,
             consumer=name,
-            taker=there.taker or "",
+            taker=stored.taker or "",
         )
-    if there.of is Feed.COMMITS:
-        _require_kept(connection, there, until)
+    if stored.of is Feed.COMMITS:
+        _require_kept(connection, stored, until)
     values: dict[str, Any] = {"taken": until, "nonce": uuid4().hex, "taker": taker, "process": this_process()}
     values["changed"] = now(connection)
     connection.execute(update(_consumers).where(_is(pipeline, name)).values(values))
@@ -224,16 +224,16 @@ def confirm(connection: Connection, pipeline: str, name: str, last: int, nonce: 
     values = {"confirmed": last, "taken": None, "changed": now(connection)}
     of_take = _is(pipeline, name) & (_consumers.c.taken == last) & (_consumers.c.nonce == nonce)
     hit = connection.execute(update(_consumers).where(of_take).values(values)).rowcount
-    there = _get(connection, pipeline, name)
-    if not hit and (there.taken is not None or there.confirmed != last or there.nonce != nonce):
+    stored = _get(connection, pipeline, name)
+    if not hit and (stored.taken is not None or stored.confirmed != last or stored.nonce != nonce):
+        has_it = f"run {stored.taker} has taken it" if stored.taken is not None else f"it stands at {stored.confirmed}"
         raise ConsumerFenced(
             f"consumer {name} of pipeline {pipeline}: what was taken up to {last} is not this run's any more: "
-            f"{f'run {there.taker} has taken it' if there.taken is not None else f'it stands at {there.confirmed}'}. "
-            "Nothing was confirmed; the run that has it now confirms it",
+            f"{has_it}. Nothing was confirmed; the run that has it now confirms it",
             pipeline=pipeline,
             consumer=name,
         )
-    return there
+    return stored
 
 
 def move(connection: Connection, pipeline: str, name: str, to: int | None) -> Consumer:
@@ -269,10 +269,10 @@ def _place(pipeline: str, newest: int, after: int) -> int:
 
 
 def _get(connection: Connection, pipeline: str, name: str) -> Consumer:
-    there = consumer(connection, pipeline, name)
-    if there is None:
+    stored = consumer(connection, pipeline, name)
+    if stored is None:
         raise LedgerError(f"pipeline {pipeline} has no consumer {name}", pipeline=pipeline)
-    return there
+    return stored
 
 
 def _is(pipeline: str, name: str) -> ColumnElement[bool]:

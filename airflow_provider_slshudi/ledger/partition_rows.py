@@ -160,8 +160,8 @@ def fold(
         done = [item for item in done if item.kind is Kind.TAIL or not waits]
         for number, item in enumerate(sorted(done, key=lambda item: item.begin), last + 1):
             rows[item.value] = complete = item.complete(moment)
-            told = complete.value, complete.times, folded, complete.rows, complete.gaps
-            completions.append(Completion(number, *told, mark, moment))
+            counts = complete.times, folded, complete.rows, complete.gaps
+            completions.append(Completion(number, complete.value, *counts, mark, moment))
         if completions:
             proof = _packed({id_: state.proof.cursor for id_, state in shards.items() if state.proof is not None})
             told_rows = [{"pipeline": pipeline, "proof": proof, **asdict(item)} for item in completions]

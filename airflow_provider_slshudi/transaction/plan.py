@@ -44,7 +44,7 @@ class _Shards:
     """The service's shards.
 
     Attributes:
-        there: each with the cursor where our duty for it begins.
+        listed: each with the cursor where our duty for it begins.
         ends: their ends, by id.
         open: ids of the shards that take logs.
         gone: shards that the service no longer has.
@@ -52,7 +52,7 @@ class _Shards:
         since: the first unread log was received then (unix seconds) or later; None if that is not known.
     """
 
-    there: list[LedgerShard]
+    listed: list[LedgerShard]
     ends: dict[int, int]
     open: frozenset[int]
     gone: list[LedgerShard]
@@ -61,13 +61,13 @@ class _Shards:
 
     def unread(self, taken: list[Range]) -> list[Range]:
         """What there is that is not `taken`."""
-        return unread(((shard.id, shard.first, self.ends[shard.id]) for shard in self.there), taken)
+        return unread(((shard.id, shard.first, self.ends[shard.id]) for shard in self.listed), taken)
 
     def waiting(self, left: Iterable[Range]) -> frozenset[int]:
         """The shards that share keys with an older one which is open, or of which `left` has something."""
         unfinished = self.open | {item.shard for item in left}
         # Of the many that are gone only these count; the others are long read.
-        candidates = (*self.there, *(shard for shard in self.gone if shard.id in unfinished))
+        candidates = (*self.listed, *(shard for shard in self.gone if shard.id in unfinished))
         return waiting(
             Keys(item.id, item.hash_begin, item.hash_end, item.id not in unfinished, item.id in self.open)
             for item in candidates
@@ -241,7 +241,7 @@ def pinned(work: Work, request: BackfillRequest) -> BackfillRequest:
     service = work.connect()
     # Saves no shard: the plan does that.
     shards = _refreshed(work, service, _taken(work), save=False)
-    return BackfillRequest(cursors=_wanted(request, service, shards.there), everything=True)
+    return BackfillRequest(cursors=_wanted(request, service, shards.listed), everything=True)
 
 
 def left_of(work: Work, request: BackfillRequest) -> list[Range]:
@@ -339,7 +339,7 @@ def _asked(
     service: LogService, request: BackfillRequest, taken: list[Range], found: _Shards
 ) -> tuple[Mapping[int, tuple[int, int]], list[ShardWindow]]:
     """The request as cursors, and what the service holds of their shards."""
-    cursors = dict(_wanted(request, service, found.there))
+    cursors = dict(_wanted(request, service, found.listed))
     unread_ranges = unread(((shard, *cursors[shard]) for shard in sorted(cursors.keys() & found.ends.keys())), taken)
     windows = _windows(service, found, unread_ranges)
     if not request.is_named:
@@ -517,7 +517,7 @@ def _let_go(work: Work, found: _Shards) -> None:
                 shard.id,
                 shard.end,
             )
-    late = [shard for shard in found.there if shard.id in found.late]
+    late = [shard for shard in found.listed if shard.id in found.late]
     for shard in late:
         _log.warning(
             "pipeline %s: shard %d is older than what its logstore keeps and was not seen before; what it got before "
@@ -553,7 +553,7 @@ def _windows(service: LogService, found: _Shards, left: list[Range]) -> list[Sha
     """The shards' windows. Asks for the oldest retained cursor only where ranges are unread (`left`)."""
     begins = ask_each(service.begin, sorted({item.shard for item in left}))
     windows = []
-    for shard in found.there:
+    for shard in found.listed:
         end = found.ends[shard.id]
         late = shard.id in found.late
         windows.append(ShardWindow(shard.id, shard.first, begins.get(shard.id, end), end, open_begin=late))
