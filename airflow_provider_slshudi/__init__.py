@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.dag.operations import recovery_dag as recovery_dag
     from airflow_provider_slshudi.dag.operations import repair_dag as repair_dag
     from airflow_provider_slshudi.dag.operations import verify_dag as verify_dag
-    from airflow_provider_slshudi.hooks.changes import SlsHudiChangesHook as SlsHudiChangesHook
+    from airflow_provider_slshudi.hooks.consumer_changes import SlsHudiChangesHook as SlsHudiChangesHook
     from airflow_provider_slshudi.hooks.iceberg import IcebergHook as IcebergHook
     from airflow_provider_slshudi.hooks.ledger import LedgerHook as LedgerHook
     from airflow_provider_slshudi.hooks.sls import SlsHook as SlsHook
@@ -54,13 +54,13 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.operators.repair import SlsHudiRecoverOperator as SlsHudiRecoverOperator
     from airflow_provider_slshudi.operators.repair import SlsHudiRepairOperator as SlsHudiRepairOperator
     from airflow_provider_slshudi.operators.watch import SlsHudiWatchOperator as SlsHudiWatchOperator
-    from airflow_provider_slshudi.sensors.changes import SlsHudiChangesSensor as SlsHudiChangesSensor
-    from airflow_provider_slshudi.sensors.changes import SlsHudiPartitionSensor as SlsHudiPartitionSensor
+    from airflow_provider_slshudi.sensors.ledger_sensors import SlsHudiChangesSensor as SlsHudiChangesSensor
+    from airflow_provider_slshudi.sensors.ledger_sensors import SlsHudiPartitionSensor as SlsHudiPartitionSensor
     from airflow_provider_slshudi.sensors.settle import SlsHudiDanglingSensor as SlsHudiDanglingSensor
     from airflow_provider_slshudi.sensors.settle import SlsHudiSettleSensor as SlsHudiSettleSensor
-    from airflow_provider_slshudi.triggers.changes import ChangesTrigger as ChangesTrigger
-    from airflow_provider_slshudi.triggers.changes import PartitionTrigger as PartitionTrigger
-    from airflow_provider_slshudi.triggers.settle import SettleTrigger as SettleTrigger
+    from airflow_provider_slshudi.triggers.ledger import ChangesTrigger as ChangesTrigger
+    from airflow_provider_slshudi.triggers.ledger import PartitionTrigger as PartitionTrigger
+    from airflow_provider_slshudi.triggers.ledger import SettleTrigger as SettleTrigger
 
 __version__ = "0.1.0"
 _STEPS = ("Append", "Commit", "Open", "Plan", "Record")
@@ -71,7 +71,7 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "config.pipeline": ("Pipeline",),
     "dag.factories": (*(f"{name}_dag" for name in _DAGS), "micro_batch"),
     "dag.operations": tuple(f"{name}_dag" for name in _OPERATIONS),
-    "hooks.changes": ("SlsHudiChangesHook",),
+    "hooks.consumer_changes": ("SlsHudiChangesHook",),
     "hooks.iceberg": ("IcebergHook",),
     "hooks.ledger": ("LedgerHook",),
     "hooks.sls": ("SlsHook",),
@@ -83,10 +83,9 @@ _NAMES: dict[str, tuple[str, ...]] = {
     "operators.repair": ("SlsHudiRecoverOperator", "SlsHudiRepairOperator"),
     "operators.batch": tuple(f"SlsHudi{name}Operator" for name in _STEPS),
     "operators.watch": ("SlsHudiWatchOperator",),
-    "sensors.changes": ("SlsHudiChangesSensor", "SlsHudiPartitionSensor"),
+    "sensors.ledger_sensors": ("SlsHudiChangesSensor", "SlsHudiPartitionSensor"),
     "sensors.settle": ("SlsHudiDanglingSensor", "SlsHudiSettleSensor"),
-    "triggers.changes": ("ChangesTrigger", "PartitionTrigger"),
-    "triggers.settle": ("SettleTrigger",),
+    "triggers.ledger": ("ChangesTrigger", "PartitionTrigger", "SettleTrigger"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = ["__version__", *sorted(_MODULES)]

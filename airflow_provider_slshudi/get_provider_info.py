@@ -98,9 +98,9 @@ _ICEBERG = {
 _INTEGRATION = "SLS to Hudi"
 _MODULES = {
     "operators": ("backfill", "batch", "consumers", "fleet", "maintenance", "repair", "watch"),
-    "sensors": ("changes", "settle"),
-    "triggers": ("changes", "settle"),
-    "hooks": ("changes", "iceberg", "ledger", "sls"),
+    "sensors": ("ledger_sensors", "settle"),
+    "triggers": ("ledger",),
+    "hooks": ("consumer_changes", "iceberg", "ledger", "sls"),
 }
 """The modules that have classes for DAG files, by the kind of class."""
 

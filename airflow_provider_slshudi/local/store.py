@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_slshudi.local.consumers import ConsumerGroups
+from airflow_provider_slshudi.local.consumer_groups import ConsumerGroups
 from airflow_provider_slshudi.local.files import replace_json
 from airflow_provider_slshudi.local.service_errors import (
     ServiceFault,

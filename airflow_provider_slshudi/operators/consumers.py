@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 
 from airflow_provider_slshudi import settings
-from airflow_provider_slshudi.hooks.changes import Of, SlsHudiChangesHook, Start, pipeline_name, require_places
+from airflow_provider_slshudi.hooks.consumer_changes import Of, SlsHudiChangesHook, Start, pipeline_name, require_places
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.operators.base import PipelineOperator, dag_file, failing_at_once
 from airflow_provider_slshudi.operators.events import tell_partitions

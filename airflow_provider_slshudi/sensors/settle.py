@@ -17,7 +17,7 @@ from airflow_provider_slshudi.operators.base import LOOK_WAIT_SECONDS, SCHEDULED
 from airflow_provider_slshudi.operators.events import tell
 from airflow_provider_slshudi.operators.lineage import LineageTask
 from airflow_provider_slshudi.settings import CONNECTIONS, Connections
-from airflow_provider_slshudi.triggers.settle import SettleTrigger
+from airflow_provider_slshudi.triggers.ledger import SettleTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

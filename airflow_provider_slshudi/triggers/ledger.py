@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # Of this package alone: where the ledger's database hangs, no other trigger waits for a thread.
 _THREADS = ThreadPoolExecutor(2, "slshudi-trigger")
+LOOK_SECONDS, SETTLE_SECONDS = 1.5, 5.0
+"""Between two looks: of two short queries, and of one that asks Airflow, too."""
 
 
 class LedgerTrigger(BaseTrigger):
@@ -71,3 +73,79 @@ class LedgerTrigger(BaseTrigger):
         from airflow_provider_slshudi.hooks.ledger import LedgerHook
 
         return self.is_over(LedgerHook(self.ledger_conn_id).ledger_as_it_is())
+
+
+class SettleTrigger(LedgerTrigger):
+    """Fires once a settle may go on, and after `seconds` in any case.
+
+    It looks at the ledger, and asks Airflow for the state of the run that is waited for.
+
+    Args:
+        ledger_conn_id: the connection of the ledger.
+        awaited: the fields of `transaction.dangling.Awaited`.
+        seconds: fires after this time at the latest.
+    """
+
+    def __init__(self, ledger_conn_id: str, awaited: dict[str, Any], seconds: float) -> None:
+        super().__init__(ledger_conn_id, seconds, awaited=awaited)
+        self.awaited = awaited
+
+    def pause(self) -> float:
+        """Five seconds, where it is known what is waited for."""
+        return SETTLE_SECONDS if self.awaited["pipeline"] else self.seconds
+
+    def is_over(self, ledger: Ledger) -> bool:
+        """Whether a settle should look again."""
+        from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+        from airflow_provider_slshudi.hooks.runs import AirflowRuns
+        from airflow_provider_slshudi.transaction.dangling import Awaited, is_over
+
+        return is_over(ledger, Awaited(**self.awaited), AirflowRuns(RuntimeTaskInstance))
+
+
+class ChangesTrigger(LedgerTrigger):
+    """Fires once a consumer has something to take, or is forgotten, and after `seconds` in any case.
+
+    Args:
+        ledger_conn_id: the connection of the ledger.
+        pipeline: its name in the ledger.
+        consumer: the consumer's name.
+        seconds: fires after this time at the latest.
+    """
+
+    def __init__(self, ledger_conn_id: str, pipeline: str, consumer: str, seconds: float) -> None:
+        super().__init__(ledger_conn_id, seconds, pipeline=pipeline, consumer=consumer)
+        self.pipeline, self.consumer = pipeline, consumer
+
+    def pause(self) -> float:
+        """A moment."""
+        return LOOK_SECONDS
+
+    def is_over(self, ledger: Ledger) -> bool:
+        """Whether there is something that it has not confirmed."""
+        consumer = ledger.consumer(self.pipeline, self.consumer)
+        return consumer is None or ledger.newest(self.pipeline, consumer.of) > consumer.confirmed
+
+
+class PartitionTrigger(LedgerTrigger):
+    """Fires once a partition is complete, or will never be, and after `seconds` in any case.
+
+    Args:
+        ledger_conn_id: the connection of the ledger.
+        pipeline: its name in the ledger.
+        begin: when the partition's event times begin, in unix seconds.
+        seconds: fires after this time at the latest.
+    """
+
+    def __init__(self, ledger_conn_id: str, pipeline: str, begin: int, seconds: float) -> None:
+        super().__init__(ledger_conn_id, seconds, pipeline=pipeline, begin=begin)
+        self.pipeline, self.begin = pipeline, begin
+
+    def pause(self) -> float:
+        """A moment."""
+        return LOOK_SECONDS
+
+    def is_over(self, ledger: Ledger) -> bool:
+        """Whether the ledger has it, and waits for nothing more."""
+        return any(not item.is_awaited for item in ledger.partitions(self.pipeline, self.begin, self.begin + 1))

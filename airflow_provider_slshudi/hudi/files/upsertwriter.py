@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from airflow_provider_slshudi.hudi.files.changes import Part
 from airflow_provider_slshudi.hudi.files.filegroups import Completed, FileGroup, file_groups, new_file_id
 from airflow_provider_slshudi.hudi.files.logfile import LogFile, delete_records
 from airflow_provider_slshudi.hudi.files.marking import abandon, describe_partition, mark
 from airflow_provider_slshudi.hudi.files.merge import MergeSpec, after_existing, deleted, fold, merge
 from airflow_provider_slshudi.hudi.files.parquet import BaseFile, Encodings
+from airflow_provider_slshudi.hudi.files.row_changes import Part
 from airflow_provider_slshudi.hudi.schema import META_COLUMNS, RECORD_KEY
 from airflow_provider_slshudi.system.native import numbered
 

@@ -21,9 +21,9 @@ from airflow_provider_slshudi.exceptions import KeyMissing
 from airflow_provider_slshudi.handover.batch_files import Attempt, BatchOrder, Manifest, RangeDone, Spent, Unnamed
 from airflow_provider_slshudi.hudi.client import instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.files.changes import BUCKET, PARTITION, Changes
 from airflow_provider_slshudi.hudi.files.filegroups import Completed
 from airflow_provider_slshudi.hudi.files.merge import PLACE, MergeSpec
+from airflow_provider_slshudi.hudi.files.row_changes import BUCKET, PARTITION, Changes
 from airflow_provider_slshudi.hudi.files.upsertwriter import UpsertSpec, UpsertWriter
 from airflow_provider_slshudi.hudi.instant_metadata import action
 from airflow_provider_slshudi.hudi.schema import RECORD_KEY, arrow_schema, complete_schema

@@ -98,7 +98,7 @@ def test_a_deferrable_one_tells_the_trigger_what_to_wait_for_and_keeps_its_time(
     with pytest.raises(TaskDeferred) as first:
         sensor.execute(after(begun))
     path, arguments = first.value.trigger.serialize()
-    assert path == "airflow_provider_slshudi.triggers.settle.SettleTrigger"
+    assert path == "airflow_provider_slshudi.triggers.ledger.SettleTrigger"
     what = {"pipeline": "ad_events", "transaction": begun.id, "active": True, "lease": False}
     assert arguments == {"ledger_conn_id": "slshudi_ledger", "awaited": what, "seconds": 60}
     assert first.value.method_name == "wake"

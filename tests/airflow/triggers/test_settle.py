@@ -21,8 +21,8 @@ from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.transaction.context import Run
 from airflow_provider_slshudi.transaction.dangling import Awaited
 from airflow_provider_slshudi.transaction.settle import register
-from airflow_provider_slshudi.triggers import settle
-from airflow_provider_slshudi.triggers.settle import SettleTrigger
+from airflow_provider_slshudi.triggers import ledger as triggers
+from airflow_provider_slshudi.triggers.ledger import SettleTrigger
 
 GO_ON, LOOK_AGAIN = "it may go on", "it is time to look again"
 
@@ -30,7 +30,7 @@ GO_ON, LOOK_AGAIN = "it may go on", "it is time to look again"
 @pytest.fixture
 def begun(pipelines: Path, ledger_connection: Path, monkeypatch: pytest.MonkeyPatch) -> Transaction:
     """A batch that somebody works on."""
-    monkeypatch.setattr(settle, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(triggers, "SETTLE_SECONDS", 0.05)
     monkeypatch.setattr(RuntimeTaskInstance, "get_dagrun_state", lambda dag_id, run_id: "running")
     work = work_of("ad_events", Run("tail", "run-1"))
     register(work)

@@ -14,7 +14,7 @@ from airflow_provider_slshudi.exceptions import ManifestError, TableMismatch
 from airflow_provider_slshudi.handover import fencing
 from airflow_provider_slshudi.hudi.client import commit
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.files import changes, marking, merge
+from airflow_provider_slshudi.hudi.files import marking, merge, row_changes
 from airflow_provider_slshudi.hudi.files.spill import Spill
 from airflow_provider_slshudi.system.points import Point
 from tests.hudi.files.upserted import FIRST, Table
@@ -127,7 +127,7 @@ def test_a_task_with_little_memory_writes_what_one_with_much_does(
         found = []
         for table, size in zip(tables, (1 << 20, 6_000), strict=True):
             for name, share in (("BUFFER_BYTES", 1), ("PIECE_BYTES", 12), ("WINDOW_BYTES", 4)):
-                monkeypatch.setattr(changes, name, size // share)
+                monkeypatch.setattr(row_changes, name, size // share)
             monkeypatch.setattr(merge, "FOLD_BYTES", size // 4)
             instant = table.open()
             table.commit(instant, table.write(instant, batch))

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.hudi.client import commit, instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
-from airflow_provider_slshudi.hudi.files.changes import BUCKET, PARTITION, Changes
 from airflow_provider_slshudi.hudi.files.filegroups import Completed
 from airflow_provider_slshudi.hudi.files.merge import PLACE
+from airflow_provider_slshudi.hudi.files.row_changes import BUCKET, PARTITION, Changes
 from airflow_provider_slshudi.hudi.files.upsertwriter import UpsertWriter
 from airflow_provider_slshudi.hudi.instant_metadata import action as action_of
 from airflow_provider_slshudi.hudi.schema import RECORD_KEY, arrow_schema

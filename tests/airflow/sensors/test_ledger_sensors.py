@@ -82,7 +82,7 @@ def test_a_deferrable_one_waits_in_the_triggerer_until_its_time_is_over(hourly: 
     with pytest.raises(TaskDeferred) as deferred:
         changes(deferrable=True, timeout=100).execute(in_run(RUN))
     path, arguments = deferred.value.trigger.serialize()
-    assert path == "airflow_provider_slshudi.triggers.changes.ChangesTrigger"
+    assert path == "airflow_provider_slshudi.triggers.ledger.ChangesTrigger"
     seconds = arguments.pop("seconds")
     assert arguments == {"ledger_conn_id": "slshudi_ledger", "pipeline": "ad_events", "consumer": "report"}
     assert 95 < seconds <= 100
@@ -127,7 +127,7 @@ def test_a_deferrable_one_tells_the_trigger_which_partition(hourly: Committing) 
     with pytest.raises(TaskDeferred) as deferred:
         partition(partition=hour(3), deferrable=True).execute(in_run(RUN))
     path, arguments = deferred.value.trigger.serialize()
-    assert path == "airflow_provider_slshudi.triggers.changes.PartitionTrigger"
+    assert path == "airflow_provider_slshudi.triggers.ledger.PartitionTrigger"
     assert (arguments["pipeline"], arguments["begin"]) == ("ad_events", T0 + 3 * HOUR)
 
 

@@ -12,11 +12,11 @@ from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.exceptions import ConfigError, TransientError
-from airflow_provider_slshudi.hooks.changes import Of, Start, pipeline_name, require_places, subscribe
+from airflow_provider_slshudi.hooks.consumer_changes import Of, Start, pipeline_name, require_places, subscribe
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.operators.base import dag_file, failing_at_once
 from airflow_provider_slshudi.sensors.settle import PipelineSensor
-from airflow_provider_slshudi.triggers.changes import ChangesTrigger, PartitionTrigger
+from airflow_provider_slshudi.triggers.ledger import ChangesTrigger, PartitionTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_slshudi.hudi.files import changes, merge
-from airflow_provider_slshudi.hudi.files.changes import BUCKET, PARTITION, Changes, Part
+from airflow_provider_slshudi.hudi.files import merge, row_changes
 from airflow_provider_slshudi.hudi.files.merge import PLACE, MergeSpec, after, after_existing, fold, reduce_rows
+from airflow_provider_slshudi.hudi.files.row_changes import BUCKET, PARTITION, Changes, Part
 from airflow_provider_slshudi.hudi.schema import RECORD_KEY
 
 SPECS = {
@@ -67,7 +67,7 @@ def part(rows: pa.Table) -> Part:
 def little_memory(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, share in (("BUFFER_BYTES", 1), ("PIECE_BYTES", 6), ("WINDOW_BYTES", 2)):
-            patch.setattr(changes, name, request.param // share)
+            patch.setattr(row_changes, name, request.param // share)
         patch.setattr(merge, "FOLD_BYTES", request.param // 3)
         yield
 

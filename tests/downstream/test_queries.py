@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_slshudi.downstream.changes import Changes, Commit, CompletePartition, take
-from airflow_provider_slshudi.downstream.reading import (
+from airflow_provider_slshudi.downstream.queries import (
     COMMIT_TIME,
     delta_versions,
     expression,

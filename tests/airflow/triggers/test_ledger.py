@@ -13,7 +13,7 @@ from airflow.triggers.base import BaseTrigger
 
 from airflow_provider_slshudi import ChangesTrigger, PartitionTrigger, SlsHudiPartitionsOperator
 from airflow_provider_slshudi.ledger.records import Feed
-from airflow_provider_slshudi.triggers.changes import LOOK_SECONDS
+from airflow_provider_slshudi.triggers.ledger import LOOK_SECONDS
 from tests.airflow.operators.runs import in_run
 from tests.commits import HOUR, T0, Committing
 
