@@ -78,7 +78,7 @@ class SlsHudiChangesHook(BaseHook):
 
         Raises:
             ConsumerUnderWay: another run has taken it, and is not known to be over.
-            ConsumerBehind: files that it needs are gone.
+            ConsumerBehind: cleaning waited for it as long as `hold` says, and deleted rows of what it would be given.
             LedgerError: the ledger knows no such pipeline, or gives the consumer something else.
         """
         from airflow_provider_slshudi.downstream.changes import MOST, take
