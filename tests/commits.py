@@ -23,7 +23,7 @@ def hour(number: int) -> str:
 
 @dataclass
 class Committing:
-    """Batches of one shard, one log group each; `pipeline` has partitions by the hour, and a lateness."""
+    """Batches of one shard, one log group each, after a first look at `T0`; `pipeline` has hours, and a lateness."""
 
     ledger: Ledger
     pipeline: Pipeline
@@ -33,6 +33,7 @@ class Committing:
         described = self.pipeline
         self.ledger.register(described.name, described.source.identity, described.table.path)
         self._save()
+        self.look(0)
 
     def commit(self, *hours: int, rows: int = 1, run: str = "run-1", kind: Kind = Kind.TAIL) -> Transaction:
         """A batch that wrote so many rows to each of these hours."""
