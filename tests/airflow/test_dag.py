@@ -109,6 +109,8 @@ def test_where_a_lateness_is_declared_the_last_task_tells_what_is_complete(pipel
     assert task.max_active_tis_per_dag == 1, "the next one looks once Airflow has this one's events"
     plan = tail_dag("ad_events", schedule="@continuous").task_dict["batch.plan"]
     assert getattr(plan, "wait", None) == timedelta(minutes=1)
+    write_hourly(pipelines / "ad_events.yaml", pipelines / "lake", mirror={"delta": {}}, batch={"drain": "1h"})
+    assert tail_dag("ad_events").task_dict["partitions"].upstream_task_ids == {"batch.mirror", "drain"}
 
 
 def test_where_airflow_or_a_time_out_leaves_no_room_to_wait_there_is_one_run(pipelines: Path) -> None:

@@ -37,13 +37,13 @@ def pages(dag: DAG) -> dict[str, str]:
 
 def test_every_dag_and_every_task_has_a_page_about_its_pipeline(changed: Changed, tmp_path: Path) -> None:
     hours = {"by": "event_time", "column": "event_time", "every": "hour", "name": "event_hour", "lateness": "5m"}
-    changed(table={"partition": hours}, catalog={"metastore": "thrift://metastore:9083"})
+    changed(table={"partition": hours}, catalog={"metastore": "thrift://metastore:9083"}, batch={"drain": "1h"})
     found = [pages(make("ad_events")) for make in FACTORIES]
     changed(table={"type": "merge_on_read", "upsert": {"record_key": "event_id", "buckets": 2}})
     found += [pages(maintenance_dag("ad_events"))]
     tasks = {name.rpartition(".")[2] for dag in found for name in dag if not name.startswith("ad_events")}
     assert tasks == {
-        *("settle", "plan", "open", "append", "record", "commit", "sync", "partitions", "rest"),
+        *("settle", "plan", "open", "append", "record", "commit", "sync", "drain", "partitions", "rest"),
         *("dangling", "recover", "verify", "watch", "clean", "archive", "cluster", "compact"),
     }
     for name, page in (item for dag in found for item in dag.items()):
