@@ -28,6 +28,16 @@ def partition_of(pipeline: Pipeline) -> EventTimePartition:
     return partition
 
 
+def periods_of(pipeline: Pipeline) -> Periods:
+    """How the pipeline's partitions cut time.
+
+    Raises:
+        ConfigError: as `partition_of`.
+    """
+    partition = partition_of(pipeline)
+    return Periods(partition.every, partition.timezone)
+
+
 def complete(ledger: Ledger, pipeline: Pipeline) -> list[Completion]:
     """Completes all partitions that are, by what looks and commits told; may be repeated. Returns these.
 
@@ -35,7 +45,7 @@ def complete(ledger: Ledger, pipeline: Pipeline) -> list[Completion]:
         ConfigError: as `partition_of`.
     """
     partition = partition_of(pipeline)
-    periods, prefix = Periods(partition.every, partition.timezone), f"{partition.name}="
+    periods, prefix = periods_of(pipeline), f"{partition.name}="
     start, since = pipeline.source.start, None
     if start == "end":
         since = ledger.began(pipeline.name)

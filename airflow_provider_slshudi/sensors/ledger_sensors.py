@@ -130,12 +130,10 @@ class SlsHudiPartitionSensor(_LedgerSensor):
         return PokeReturnValue(is_done=True, xcom_value={"partition": item.value, **figures})
 
     def _period(self, context: Context) -> tuple[str, Period]:
-        from airflow_provider_slshudi.downstream.completeness import partition_of
-        from airflow_provider_slshudi.planning.periods import Periods
+        from airflow_provider_slshudi.downstream.completeness import periods_of
 
         pipeline = settings.pipeline(self.pipeline, dag_file(context))
-        partition = partition_of(pipeline)
-        periods = Periods(partition.every, partition.timezone)
+        periods = periods_of(pipeline)
         if (self.partition is None) == (self.time is None):
             raise self._wrong("partition", self.partition, "give either `partition` or `time`")
         if self.time is not None:
@@ -146,7 +144,7 @@ class SlsHudiPartitionSensor(_LedgerSensor):
             return pipeline.name, periods.at(int(moment.timestamp()))
         period = periods.of(str(self.partition))
         if period is None:
-            raise self._wrong("partition", self.partition, f"expected the value of an {partition.every}")
+            raise self._wrong("partition", self.partition, f"expected the value of an {periods.every}")
         return pipeline.name, period
 
     def _wrong(self, field: str, value: object, reason: str) -> ConfigError:
