@@ -81,11 +81,16 @@ _TEXTS: tuple[tuple[str, str], ...] = (
         "错误：Trino 的 Delta connector 把时间读成 `timestamp(3) with time zone`，舍入到毫秒",
     ),
     (
+        r"Wrong: Hudi 1\.2\.0's input formats give Hive a timestamp in whole milliseconds",
+        "错误：Hudi 1.2.0 的 input format 交给 Hive 的 timestamp 只到毫秒",
+    ),
+    (
         r"Whether faults show on a table of the same rows by Hudi's own writer, too:",
         "由 Hudi 自己的写入器写出同样行的表上是否也有这些缺陷：",
     ),
     (r": NULL as an empty value: there, too", "：NULL 成为空值：同样有"),
     (r": no timeline: there, too", "：不读 timeline：同样有"),
+    (r": milliseconds of a timestamp: there, too", "：timestamp 只到毫秒：同样有"),
     (r": no fault", "：没有缺陷"),
     (
         r"## Not run\n.*?(?=\n\n)",
