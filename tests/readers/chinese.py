@@ -62,7 +62,7 @@ _TEXTS: tuple[tuple[str, str], ...] = (
     (rf"{_CELL}the mirror is right(?= \|)", "镜像正确"),
     (rf"{_CELL}there is no Hudi table to follow(?= \|)", "已没有可跟随的 Hudi 表"),
     (r"## Words and faults", '<a id="words-and-faults"></a>\n\n## 原话和缺陷'),
-    (r"(?m)^(\d+)\. Refused by (.*): `", r"\1. \2 拒绝：`"),
+    (r"(?m)^(\d+)\. Refused by ([^\n]*): `", r"\1. \2 拒绝：`"),
     (
         r"Wrong: ClickHouse has no NULL for arrays, maps and tuples, and gives an empty one",
         "错误：ClickHouse 的数组、map 和 tuple 没有 NULL，给出空值",
@@ -99,7 +99,7 @@ _TEXTS: tuple[tuple[str, str], ...] = (
     ),
     (r"\| engine \| what it ships \| source \|", "| 引擎 | 附带 | 来源 |"),
     (
-        r"Flink, StarRocks, Doris and Impala are not run either, and nobody looked up which Hudi they ship\.",
+        r"Flink, StarRocks, Doris and Impala are not run either, and no source here says which Hudi they ship\.",
         "Flink、StarRocks、Doris 和 Impala 也没有运行，它们带哪个 Hudi 没有查证。",
     ),
 )
@@ -112,7 +112,7 @@ def in_chinese(page: str) -> str:
         page: in English, as `page.write` made it.
     """
     for pattern, text in _TEXTS:
-        page, count = re.subn(pattern, text, page, flags=re.DOTALL if ".*?" in pattern else 0)
+        page, count = re.subn(pattern, text, page, flags=re.DOTALL)
         if not count:
             raise ValueError(f"the page of engines has no {pattern!r} to translate")
     return page
