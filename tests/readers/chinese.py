@@ -62,7 +62,7 @@ _TEXTS: tuple[tuple[str, str], ...] = (
     (rf"{_CELL}the mirror is right(?= \|)", "镜像正确"),
     (rf"{_CELL}there is no Hudi table to follow(?= \|)", "已没有可跟随的 Hudi 表"),
     (r"## Words and faults", '<a id="words-and-faults"></a>\n\n## 原话和缺陷'),
-    (r"(?m)^(\d+)\. Refused by (.*): `", r"\1. \2 拒绝：`"),
+    (r"(?m)^(\d+)\. Refused by ([^\n]*): `", r"\1. \2 拒绝：`"),
     (
         r"Wrong: ClickHouse has no NULL for arrays, maps and tuples, and gives an empty one",
         "错误：ClickHouse 的数组、map 和 tuple 没有 NULL，给出空值",
@@ -81,11 +81,16 @@ _TEXTS: tuple[tuple[str, str], ...] = (
         "错误：Trino 的 Delta connector 把时间读成 `timestamp(3) with time zone`，舍入到毫秒",
     ),
     (
+        r"Wrong: Hudi 1\.2\.0's input formats give Hive a timestamp in whole milliseconds",
+        "错误：Hudi 1.2.0 的 input format 交给 Hive 的 timestamp 只到毫秒",
+    ),
+    (
         r"Whether faults show on a table of the same rows by Hudi's own writer, too:",
         "由 Hudi 自己的写入器写出同样行的表上是否也有这些缺陷：",
     ),
     (r": NULL as an empty value: there, too", "：NULL 成为空值：同样有"),
     (r": no timeline: there, too", "：不读 timeline：同样有"),
+    (r": milliseconds of a timestamp: there, too", "：timestamp 只到毫秒：同样有"),
     (r": no fault", "：没有缺陷"),
     (
         r"## Not run\n.*?(?=\n\n)",
@@ -94,7 +99,7 @@ _TEXTS: tuple[tuple[str, str], ...] = (
     ),
     (r"\| engine \| what it ships \| source \|", "| 引擎 | 附带 | 来源 |"),
     (
-        r"Flink, StarRocks, Doris and Impala are not run either, and nobody looked up which Hudi they ship\.",
+        r"Flink, StarRocks, Doris and Impala are not run either, and no source here says which Hudi they ship\.",
         "Flink、StarRocks、Doris 和 Impala 也没有运行，它们带哪个 Hudi 没有查证。",
     ),
 )
@@ -107,7 +112,7 @@ def in_chinese(page: str) -> str:
         page: in English, as `page.write` made it.
     """
     for pattern, text in _TEXTS:
-        page, count = re.subn(pattern, text, page, flags=re.DOTALL if ".*?" in pattern else 0)
+        page, count = re.subn(pattern, text, page, flags=re.DOTALL)
         if not count:
             raise ValueError(f"the page of engines has no {pattern!r} to translate")
     return page

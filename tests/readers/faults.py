@@ -43,7 +43,7 @@ def _milliseconds(cell: Cell, difference: Difference) -> bool:
     """All times that are wrong are whole milliseconds."""
     is_time = difference.type == "timestamp"
     is_rounded = all(value is not None and int(value) % 1000 == 0 for value in difference.values)
-    return cell.table.form == DELTA and is_time and bool(difference.values) and is_rounded
+    return cell.table.form in (DELTA, HUDI) and is_time and bool(difference.values) and is_rounded
 
 
 def _null_partition(cell: Cell, difference: Difference) -> bool:
@@ -52,6 +52,13 @@ def _null_partition(cell: Cell, difference: Difference) -> bool:
 
 
 FAULTS: tuple[Fault, ...] = (
+    Fault(
+        "milliseconds of a timestamp",
+        "hive-1.2.0-timestamp",
+        "Hudi 1.2.0's input formats give Hive a timestamp in whole milliseconds "
+        "(hudi.apache.org/docs/querying_data/#hive)",
+        _milliseconds,
+    ),
     Fault(
         "NULL as an empty value",
         "clickhouse",

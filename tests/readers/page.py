@@ -105,7 +105,7 @@ def write(
             "Whether faults show on a table of the same rows by Hudi's own writer, too:\n\n" + "\n".join(proofs),
             "## Not run\nNo run shows these; their sources say which Hudi they ship. Hudi 1.0 reads versions "
             "6 and 8, Hudi 0.14 and 0.15 version 6.\n\n" + "\n".join(unrun),
-            "Flink, StarRocks, Doris and Impala are not run either, and nobody looked up which Hudi they ship.",
+            "Flink, StarRocks, Doris and Impala are not run either, and no source here says which Hudi they ship.",
         ]
     )
     page.write_text(f"{text}\n", encoding="utf-8")

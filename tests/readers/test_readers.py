@@ -59,7 +59,7 @@ def test_a_row_or_a_value_that_the_model_has_otherwise_is_wrong_and_ends_the_run
 def test_the_chinese_page_says_what_the_english_one_does() -> None:
     written = page.in_chinese_of(page.PAGE).read_text(encoding="utf-8")
     assert written == in_chinese(page.PAGE.read_text(encoding="utf-8"))
-    assert not re.findall(r"Wrong: .*", written), "faults that nobody translated"
+    assert not re.findall(r"Wrong: .*", written), "faults without a translation"
 
 
 def test_the_page_has_the_readers_and_the_kinds_of_tables_of_the_program() -> None:

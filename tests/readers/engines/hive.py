@@ -113,6 +113,9 @@ def _plain(value: Any) -> Any:
     match kind:
         case "DateWritable" | "DateWritableV2":
             return date.fromordinal(_DAY_OF_1970 + value.getDays())
+        case "TimestampWritable" | "TimestampWritableV2":
+            moment = value.getTimestamp()
+            return moment.getTime() // 1_000 * 1_000_000 + moment.getNanos() // 1_000
         case "BytesWritable":
             return bytes(value.copyBytes())
         case "HiveDecimalWritable" | "Text":
