@@ -25,6 +25,7 @@ class ModelService:
 
     connection = _NoSecrets()
     requests = 0
+    listed: int | None = None
 
     def __init__(self) -> None:
         self._ends: dict[int, int] = {0: 10, 1: 10}
@@ -52,6 +53,7 @@ class ModelService:
         }
 
     def shards(self) -> list[Shard]:
+        self.listed = int(time.time())
         return [
             Shard(shard, "readonly" if shard in self._readonly else "readwrite", "0" * 32, "f" * 32, int(time.time()))
             for shard in sorted(self._ends)
