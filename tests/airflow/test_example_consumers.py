@@ -120,6 +120,7 @@ def test_each_consumer_has_every_log_once_and_an_hour_again_after_late_logs(plac
 
     users = HudiTableBuilder.from_base_uri(place.beside("_users").as_uri()).build().read()
     assert sorted(pa.Table.from_batches(users)["user_id"].to_pylist()) == [f"u-{number}" for number in range(5)]
+    assert not (ROOT / "dags" / "spark-warehouse").exists(), "Spark left something in its working directory"
 
 
 def test_where_nothing_is_new_nothing_is_done(place: Place) -> None:
