@@ -49,8 +49,9 @@ with DAG(
     run = BashOperator(
         task_id="dbt_run",
         # The folder of DAGs may be read-only; the operator's working directory is temporary.
-        bash_command="{{ var.value.get('slshudi_dbt', 'dbt') }} run --project-dir {{ params.project }} "
-        '--profiles-dir {{ params.project }} --target-path "$PWD" --log-path "$PWD" --vars "$DBT_VARS"',
+        bash_command="{{ var.value.get('slshudi_dbt', 'dbt') }} run"
+        ' --project-dir "{{ params.project }}" --profiles-dir "{{ params.project }}"'
+        ' --target-path "$PWD" --log-path "$PWD" --vars "$DBT_VARS"',
         params={"project": str(PROJECT)},
         env=find_files(taken.output),
         append_env=True,
