@@ -4,6 +4,7 @@ An upsert that is done twice has the same result, so that nothing more is needed
 """
 
 from datetime import datetime
+from tempfile import gettempdir
 from typing import Any
 
 from airflow.sdk import DAG, task
@@ -39,6 +40,8 @@ with DAG(
             .config("spark.serializer", "org.apache.spark.serializer.KryoSerializer")
             .config("spark.sql.extensions", "org.apache.spark.sql.hudi.HoodieSparkSessionExtension")
             .config("spark.sql.shuffle.partitions", 2)
+            # Spark makes this folder, by default in the working directory.
+            .config("spark.sql.warehouse.dir", f"{gettempdir()}/spark-warehouse")
             .getOrCreate()
         )
         instants = [item["instant"] for item in changes["commits"]]

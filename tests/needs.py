@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections import Counter
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -14,11 +15,15 @@ from tests.services import has_redis
 
 CHROMIUM = "/usr/bin/chromium"
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+_OWN = Path(__file__).parents[1] / ".dbt" / "bin"
+DBT = shutil.which("dbt", path=_OWN) or shutil.which("dbt")
+"""The program, in an environment of its own."""
 
 NATIVE, MARIADB, ROOT = "slshudi-native is not built", "MariaDB is not here", "the user is not root"
 KUBERNETES, PGBOUNCER = "Kubernetes' API server is not here", "pgbouncer is not here"
 OTHERS = "this Python is in a folder that other users may not enter"
 _CHROMIUM, _FAKETIME, _TOPOLOGY = "Chromium is not here", "libfaketime is not here", "Celery or Redis is not here"
+_DBT = "dbt is not here"
 BRINGS = {
     NATIVE: "Rust's cargo, then `make setup`",
     MARIADB: "`apt-get install mariadb-server-core mariadb-client-core`",
@@ -27,6 +32,7 @@ BRINGS = {
     _TOPOLOGY: "`apt-get install redis-server`, then `make topology`",
     PGBOUNCER: "`apt-get install pgbouncer`",
     KUBERNETES: "Go, then `make kubernetes`",
+    _DBT: "`python3 -m venv .dbt && .dbt/bin/pip install -r dags/dbt/requirements.txt`",
     ROOT: "a run as root",
     OTHERS: "a Python elsewhere, then `rm -r .venv` and `make setup PYTHON=/usr/bin/python3`",
 }
@@ -35,6 +41,7 @@ BRINGS = {
 needs_native = pytest.mark.skipif(find_spec("slshudi_native") is None, reason=NATIVE)
 needs_chromium = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason=_CHROMIUM)
 needs_faketime = pytest.mark.skipif(not FAKETIME.exists(), reason=_FAKETIME)
+needs_dbt = pytest.mark.skipif(DBT is None, reason=_DBT)
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason=ROOT)
 needs_topology = pytest.mark.skipif(find_spec("celery") is None or not has_redis(), reason=_TOPOLOGY)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,16 @@ from tests.airflow.dagtest import TestedDags
 from tests.commits import HOUR
 from tests.local.sdk import by_ip
 from tests.machine import ROOT, environment, write_pipeline
+from tests.needs import DBT, needs_dbt
 
 pytestmark = pytest.mark.long
-CONSUMERS = ("impressions", "hourly", "pandas", "duckdb", "spark")
+CONSUMERS = ("impressions", "hourly", "pandas", "duckdb", "spark", "dbt")
 """These examples, each a DAG file `dags/slshudi_NAME.py`."""
+
+_ROWS = """
+import duckdb, json, sys
+print(json.dumps(duckdb.connect(sys.argv[1]).execute("FROM hourly ORDER BY event_hour").fetchall()))
+"""
 
 
 @dataclass
@@ -35,19 +43,22 @@ class Place:
     dags: TestedDags
     table: Path
     count: int = 0
+    start: int = field(default_factory=lambda: int(time.time()))
+    put_by_hour: Counter[str] = field(default_factory=Counter)
 
     def put(self, hours_ago: int, count: int) -> str:
         """Impressions of five users within an hour that is complete; gives its partition."""
-        now = int(time.time())
-        at = now - hours_ago * HOUR
+        at = self.start - hours_ago * HOUR
         contents = [
             [("event_id", f"id-{n}"), ("event_time", str(at * 1000)), ("user_id", f"u-{n % 5}"), ("country", "CN")]
             for n in range(self.count, self.count + count)
         ]
-        items = [LogItem(now, contents=[*content, ("price", "0.5")]) for content in contents]
+        items = [LogItem(int(time.time()), contents=[*content, ("price", "0.5")]) for content in contents]
         self.client.put_logs(PutLogsRequest("ads", "impressions", "ads", "10.0.0.1", items))
         self.count += count
-        return Periods("hour").at(at).value
+        hour = Periods("hour").at(at).value
+        self.put_by_hour[hour] += count
+        return hour
 
     def run(self, role: str) -> dict[str, str]:
         """The states of the tasks, none of which failed."""
@@ -63,6 +74,16 @@ class Place:
         """The aggregates of each hour that has rows."""
         files = {file.parent.name: pq.read_table(file) for file in self.beside("_hourly").rglob("part.parquet")}
         return {name.partition("=")[2]: rows.to_pylist()[0] for name, rows in files.items() if rows.num_rows}
+
+    def modelled(self) -> list[list[Any]]:
+        """The rows of dbt's model, as dbt's own DuckDB reads them: an older one cannot read its file."""
+        python = Path(DBT or "").resolve().with_name("python")
+        rows: list[list[Any]] = json.loads(subprocess.check_output([python, "-c", _ROWS, self.beside("_dbt.duckdb")]))
+        return rows
+
+    def expected(self) -> list[list[Any]]:
+        """What they are by the logs that were put."""
+        return [[hour, "CN", count / 2, count] for hour, count in sorted(self.put_by_hour.items())]
 
     def spent(self) -> float:
         files = [pq.read_table(file) for file in self.beside("_pandas").glob("*.parquet")]
@@ -83,7 +104,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         client = by_ip(server.connection())
         client.create_project("ads", "tests")
         client.create_logstore("ads", "impressions", ttl=7, shard_count=1)
-        dags = TestedDags(home / "airflow", ROOT / "dags", environment(pipelines, home / "ledger.db", server))
+        variables = environment(pipelines, home / "ledger.db", server) | {"AIRFLOW_VAR_SLSHUDI_DBT": DBT or "dbt"}
+        dags = TestedDags(home / "airflow", ROOT / "dags", variables)
         yield Place(client, dags, table)
 
 
@@ -97,7 +119,7 @@ def test_each_consumer_has_every_log_once_and_an_hour_again_after_late_logs(plac
     second = place.put(2, 10)
     assert place.put(3, 5) == first
     place.run("impressions")
-    for role in CONSUMERS[1:]:
+    for role in ("hourly", "pandas", "duckdb", "spark"):
         assert "success" in place.run(role).values()
     assert {hour: sums["count_all"] for hour, sums in place.hours().items()} == {first: 25, second: 10}
     assert place.spent() == 35 / 2
@@ -106,6 +128,7 @@ def test_each_consumer_has_every_log_once_and_an_hour_again_after_late_logs(plac
 
     users = HudiTableBuilder.from_base_uri(place.beside("_users").as_uri()).build().read()
     assert sorted(pa.Table.from_batches(users)["user_id"].to_pylist()) == [f"u-{number}" for number in range(5)]
+    assert not (ROOT / "dags" / "spark-warehouse").exists(), "Spark left something in its working directory"
 
 
 def test_where_nothing_is_new_nothing_is_done(place: Place) -> None:
@@ -113,3 +136,17 @@ def test_where_nothing_is_new_nothing_is_done(place: Place) -> None:
     states = place.run("spark")
     assert (states["take"], states["upsert"], states["confirm"]) == ("skipped", "skipped", "skipped")
     assert place.loaded() == loaded
+
+
+@needs_dbt
+def test_dbt_replaces_an_hour_that_is_complete_a_second_time(place: Place) -> None:
+    hour = place.put(4, 8)
+    place.run("impressions")
+    assert place.run("dbt")["confirm"] == "success"
+    assert place.modelled() == place.expected()
+
+    assert place.put(4, 4) == hour
+    place.run("impressions")
+    assert place.run("dbt")["confirm"] == "success"
+    assert place.modelled() == place.expected()
+    assert place.run("dbt")["dbt_run"] == "skipped"
