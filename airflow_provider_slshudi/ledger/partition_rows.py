@@ -71,8 +71,9 @@ def save_look(
     former_look = connection.execute(select(_pipelines.c.looked).where(_pipelines.c.name == pipeline)).scalar()
     changed = []
     for shard, state in _shards(connection, pipeline).items():
-        # A shard without a mark was not on the list before this one: it had received nothing by then.
-        empty_until = [Mark(state.first, former_look)] if former_look is not None and not state.marks else []
+        # A shard that gets its first mark was not on the list before this one: it had received nothing by then.
+        is_new = shard in marks and not state.marks
+        empty_until = [Mark(state.first, former_look)] if former_look is not None and is_new else []
         content = kept(state, [*empty_until, *marks.get(shard, ())])
         if content != state.marks:
             changed.append({"of_shard": shard, "marks": content})
@@ -86,8 +87,11 @@ def save_look(
         return
     if (first := watermark(_shards(connection, pipeline).values(), looked)) is not None:
         begin = first if first < looked else looked + asked
-        # A lateness that is declared later: the first batch was planned once the begin of each shard was known.
-        planned = select(_transactions.c.created).where(_transactions.c.pipeline == pipeline)
+        # A lateness that is declared later: the first batch was planned once the begin of each shard was known. One
+        # that was given up may be of another source, which the file named before.
+        planned = select(_transactions.c.created).where(
+            _transactions.c.pipeline == pipeline, _transactions.c.place.is_not(None)
+        )
         if (moment := connection.execute(planned.order_by(_transactions.c.id).limit(1)).scalar()) is not None:
             # So long ago by the ledger's clock, which may differ from the service's.
             begin = min(begin, looked + asked - int((now(connection) - moment).total_seconds()))
