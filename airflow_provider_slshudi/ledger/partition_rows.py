@@ -115,6 +115,24 @@ def lose(connection: Connection, pipeline: str, before: int, shards: int) -> Non
     connection.execute(update(_partitions).where(*awaited).values(gaps=table.gaps + shards))
 
 
+def reopen(connection: Connection, pipeline: str, lost: Sequence[Mapping[str, int] | None]) -> None:
+    """Opens complete partitions again to which commits wrote that the table lost: their logs are read again.
+
+    Args:
+        connection: of a writing transaction.
+        pipeline: its name.
+        lost: of each of these commits the rows by the path of their partition; None where that is not known.
+    """
+    if None in lost:
+        rows = _rows(connection, pipeline, _partitions.c.state == PartitionState.COMPLETE.value)
+    else:
+        rows = _named(connection, pipeline, {path.partition("=")[2] for item in lost for path in item or ()})
+    looked = connection.execute(select(_pipelines.c.looked).where(_pipelines.c.name == pipeline)).scalar() or 0
+    opened = [item.reopened(item.place, item.kind, looked) for item in rows.values()]
+    stored = [{"pipeline": pipeline, **asdict(item)} | _names(item) for item in opened]
+    upsert(connection, _partitions, stored, ["state", "opened"])
+
+
 def fold(
     connection: Connection,
     pipeline: str,
