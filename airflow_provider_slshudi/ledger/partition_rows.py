@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from itertools import islice
 from typing import Any, NamedTuple
@@ -189,7 +189,7 @@ def fold(
             told_rows = [{"pipeline": pipeline, "proof": proof, **asdict(item)} for item in completions]
             connection.execute(insert(_completions), told_rows)
     changed = [item for value, item in rows.items() if before.get(value) != item]
-    names = [name for name in PartitionRow.__dataclass_fields__ if name not in ("value", "begin", "end")]
+    names = [name for name in PartitionRow.__dataclass_fields__ if name != "value"]
     stored = [{"pipeline": pipeline, **asdict(item)} | _names(item) for item in changed]
     upsert(connection, _partitions, stored, names)
     values = {"folded": folded, "passed": passed, "losses": losses or None}
@@ -307,7 +307,9 @@ def _commit(
     new_rows = _new((period for period, *_ in written if period.value not in rows), since, losses)
     rows |= new_rows
     for period, count, commit in written:
-        rows[period.value] = rows[period.value].written(count, commit.place, Kind(commit.kind), looked)
+        # By the file's calendar of now: a value names another time since its zone was changed.
+        item = replace(rows[period.value], begin=period.begin, end=period.end)
+        rows[period.value] = item.written(count, commit.place, Kind(commit.kind), looked)
     if unknown := [commit for commit in commits if commit.partitions is None]:
         # It may have written to any of them: a rebuilt ledger has no times of its logs.
         place, kind = unknown[-1].place, Kind(unknown[-1].kind)

@@ -146,6 +146,18 @@ def test_a_late_log_after_which_nothing_is_unread_completes_it_at_once(world: Wo
     assert world.told() == [("08", 2)]
 
 
+def test_a_value_that_names_a_later_hour_since_the_zone_was_changed_waits_for_its_end(world: World) -> None:
+    world.look(TEN + LATENESS, {0: 10})
+    world.commit({EIGHT: 10})
+    world.fold()
+    two_later = Periods("hour", "Etc/GMT+2")
+    world.look(TEN + LATENESS + 60, {0: 20})
+    world.commit({EIGHT: 10})
+    assert world.ledger.fold(PIPELINE, two_later, PREFIX, LATENESS, None, []).completions == []
+    eight = world.rows()["08"]
+    assert (eight.state, eight.begin, eight.end) == (PartitionState.REOPENED, TEN, ELEVEN)
+
+
 def test_a_batch_that_is_under_way_holds_it_up_however_far_others_are(world: World) -> None:
     world.look(NINE + LATENESS, {0: 10})
     slow = world.prepare({EIGHT: 10})
