@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from itertools import islice
 from typing import Any, NamedTuple
@@ -71,8 +71,9 @@ def save_look(
     former_look = connection.execute(select(_pipelines.c.looked).where(_pipelines.c.name == pipeline)).scalar()
     changed = []
     for shard, state in _shards(connection, pipeline).items():
-        # A shard without a mark was not on the list before this one: it had received nothing by then.
-        empty_until = [Mark(state.first, former_look)] if former_look is not None and not state.marks else []
+        # A shard that gets its first mark was not on the list before this one: it had received nothing by then.
+        is_new = shard in marks and not state.marks
+        empty_until = [Mark(state.first, former_look)] if former_look is not None and is_new else []
         content = kept(state, [*empty_until, *marks.get(shard, ())])
         if content != state.marks:
             changed.append({"of_shard": shard, "marks": content})
@@ -86,8 +87,11 @@ def save_look(
         return
     if (first := watermark(_shards(connection, pipeline).values(), looked)) is not None:
         begin = first if first < looked else looked + asked
-        # A lateness that is declared later: the first batch was planned once the begin of each shard was known.
-        planned = select(_transactions.c.created).where(_transactions.c.pipeline == pipeline)
+        # A lateness that is declared later: the first batch was planned once the begin of each shard was known. One
+        # that was given up may be of another source, which the file named before.
+        planned = select(_transactions.c.created).where(
+            _transactions.c.pipeline == pipeline, _transactions.c.place.is_not(None)
+        )
         if (moment := connection.execute(planned.order_by(_transactions.c.id).limit(1)).scalar()) is not None:
             # So long ago by the ledger's clock, which may differ from the service's.
             begin = min(begin, looked + asked - int((now(connection) - moment).total_seconds()))
@@ -109,6 +113,24 @@ def lose(connection: Connection, pipeline: str, before: int, shards: int) -> Non
     connection.execute(update(_pipelines).where(is_it).values(losses=[*losses, [before, shards]]))
     awaited = (table.pipeline == pipeline, table.state.in_(_AWAITED), table.begin < before)
     connection.execute(update(_partitions).where(*awaited).values(gaps=table.gaps + shards))
+
+
+def reopen(connection: Connection, pipeline: str, lost: Sequence[Mapping[str, int] | None]) -> None:
+    """Opens complete partitions again to which commits wrote that the table lost: their logs are read again.
+
+    Args:
+        connection: of a writing transaction.
+        pipeline: its name.
+        lost: of each of these commits the rows by the path of their partition; None where that is not known.
+    """
+    if None in lost:
+        rows = _rows(connection, pipeline, _partitions.c.state == PartitionState.COMPLETE.value)
+    else:
+        rows = _named(connection, pipeline, {path.partition("=")[2] for item in lost for path in item or ()})
+    looked = connection.execute(select(_pipelines.c.looked).where(_pipelines.c.name == pipeline)).scalar() or 0
+    opened = [item.reopened(item.place, item.kind, looked) for item in rows.values()]
+    stored = [{"pipeline": pipeline, **asdict(item)} | _names(item) for item in opened]
+    upsert(connection, _partitions, stored, ["state", "opened"])
 
 
 def fold(
@@ -167,7 +189,7 @@ def fold(
             told_rows = [{"pipeline": pipeline, "proof": proof, **asdict(item)} for item in completions]
             connection.execute(insert(_completions), told_rows)
     changed = [item for value, item in rows.items() if before.get(value) != item]
-    names = [name for name in PartitionRow.__dataclass_fields__ if name not in ("value", "begin", "end")]
+    names = [name for name in PartitionRow.__dataclass_fields__ if name != "value"]
     stored = [{"pipeline": pipeline, **asdict(item)} | _names(item) for item in changed]
     upsert(connection, _partitions, stored, names)
     values = {"folded": folded, "passed": passed, "losses": losses or None}
@@ -285,7 +307,9 @@ def _commit(
     new_rows = _new((period for period, *_ in written if period.value not in rows), since, losses)
     rows |= new_rows
     for period, count, commit in written:
-        rows[period.value] = rows[period.value].written(count, commit.place, Kind(commit.kind), looked)
+        # By the file's calendar of now: a value names another time since its zone was changed.
+        item = replace(rows[period.value], begin=period.begin, end=period.end)
+        rows[period.value] = item.written(count, commit.place, Kind(commit.kind), looked)
     if unknown := [commit for commit in commits if commit.partitions is None]:
         # It may have written to any of them: a rebuilt ledger has no times of its logs.
         place, kind = unknown[-1].place, Kind(unknown[-1].kind)

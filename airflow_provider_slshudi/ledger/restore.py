@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
 from airflow_provider_slshudi.exceptions import IllegalTransition
-from airflow_provider_slshudi.ledger import models, reads
+from airflow_provider_slshudi.ledger import models, partition_rows, reads
 from airflow_provider_slshudi.ledger.coverage import cover, learn_density
 from airflow_provider_slshudi.ledger.engine import now
 from airflow_provider_slshudi.ledger.models import upsert
@@ -43,7 +43,12 @@ def rebuild(connection: Connection, pipeline: str, batches: Sequence[CommittedBa
             found=live.state.value,
             wanted="COMMITTED or ABORTED",
         )
-    places = _places(connection, pipeline)
+    commits = _commits(connection, pipeline)
+    places = {instant: place for instant, place, _ in commits}
+    instants = {batch.instant for batch in batches}
+    partition_rows.reopen(
+        connection, pipeline, [partitions for instant, _, partitions in commits if instant not in instants]
+    )
     mine = select(models.transactions.c.id).where(models.transactions.c.pipeline == pipeline)
     # No process tells of a transaction between the deletion of its events and its own.
     connection.execute(mine.with_for_update())
@@ -91,11 +96,12 @@ def _joined(known: LedgerShard, told: LedgerShard) -> LedgerShard:
     return replace(known, status=status, first=min(known.first, told.first), end=later(known.end, told.end))
 
 
-def _places(connection: Connection, pipeline: str) -> dict[str, int]:
-    """The place of each commit that the ledger knows, by its instant."""
+def _commits(connection: Connection, pipeline: str) -> list[tuple[str, int, Mapping[str, int] | None]]:
+    """Each commit that the ledger knows: its instant, its place, and the rows that it wrote by partition."""
     table = models.transactions.c
-    query = select(table.instant, table.place).where(table.pipeline == pipeline, table.place.is_not(None))
-    return {instant: place for instant, place in connection.execute(query)}
+    query = select(table.instant, table.place, table.partitions)
+    query = query.where(table.pipeline == pipeline, table.place.is_not(None))
+    return [(instant, place, partitions) for instant, place, partitions in connection.execute(query)]
 
 
 def _insert(connection: Connection, pipeline: str, batch: CommittedBatch, place: int) -> None:

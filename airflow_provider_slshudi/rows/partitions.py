@@ -69,23 +69,34 @@ def partitions_of(values: pa.Array, spec: PartitionSpec) -> pa.DictionaryArray:
     if spec.every is None:
         coded = values.dictionary_encode()
         return pa.DictionaryArray.from_arrays(coded.indices, coded.dictionary.cast(pa.string()))
-    zone = pa.timestamp("us", tz=spec.timezone)
     if not len(values):
         return pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), pa.array([], pa.string()))
     bounds = pc.min_max(values)
     # Not as Python's times: these end while a time of another zone may still be in the year 9999.
-    ends = pa.array([bounds["min"].value, bounds["max"].value], pa.int64()).cast(values.type).cast(zone)
-    floors = pc.floor_temporal(ends, unit=spec.every)
+    ends = pa.array([bounds["min"].value, bounds["max"].value], pa.int64()).cast(values.type)
+    local_ends = _local(ends, spec)
+    floors = pc.floor_temporal(local_ends, unit=spec.every)
     first, last = floors
-    if not values.null_count and first.equals(last):
+    # Where clocks are set back in between, there may be other partitions than those of the ends.
+    if not values.null_count and first.equals(last) and _span(ends) == _span(local_ends):
         # The usual case: all logs of a pull are in one partition.
         codes = pa.array(np.zeros(len(values), np.int32))
         coded = pa.DictionaryArray.from_arrays(codes, floors[:1])
     else:
-        coded = pc.floor_temporal(values.cast(zone), unit=spec.every).dictionary_encode()
+        coded = pc.floor_temporal(_local(values, spec), unit=spec.every).dictionary_encode()
     # One text per hour, day or month, not per row.
-    texts = pc.strftime(coded.dictionary.cast(pa.timestamp("s", tz=spec.timezone)), _PARTITION_FORMAT[spec.every])
+    texts = pc.strftime(coded.dictionary.cast(pa.timestamp("s")), _PARTITION_FORMAT[spec.every])
     return pa.DictionaryArray.from_arrays(coded.indices, texts)
+
+
+def _local(times: pa.Array, spec: PartitionSpec) -> pa.Array:
+    """What the zone's clocks show: of these, an hour that comes twice and a midnight that is skipped are no errors."""
+    return pc.local_timestamp(times.cast(pa.timestamp("us", tz=spec.timezone)))
+
+
+def _span(ends: pa.Array) -> int:
+    first, last = ends
+    return int(last.value) - int(first.value)
 
 
 def beyond(partitions: pa.DictionaryArray, spec: PartitionSpec, kept: frozenset[str]) -> NDArray[Any]:

@@ -98,7 +98,8 @@ def calendar(ledger: Ledger, name: str, before: int, lines: int | None) -> Calen
     newest = ledger.newest_begin(name, before)
     if newest is None:
         return None
-    (last,) = ledger.partitions(name, newest, newest + 1)
+    # Two begin at a time where the file was changed, from days to hours say.
+    last = ledger.partitions(name, newest, newest + 1)[-1]
     layout = _LAYOUTS[last.value.count("-")]
     shown = lines if lines in layout.choices else layout.choices[1]
     by_line: dict[str, dict[str, PartitionRow]] = {}

@@ -73,6 +73,14 @@ def test_a_new_shard_had_received_nothing_at_the_list_before_it(ledger: Ledger) 
     assert ledger.progress(NAME)[0] == NINE
 
 
+def test_a_shard_that_is_gone_and_has_no_mark_was_not_empty(ledger: Ledger) -> None:
+    """The lateness was declared while a shard's loss was not accepted yet."""
+    ledger.save_shards(NAME, [shard(0, 10, 10), shard(1, 50, 60)])
+    for moment in (NINE, NINE + 60):
+        look(ledger, moment, shard(0, 10, 10))
+        assert ledger.progress(NAME) == (None, moment)
+
+
 def test_a_list_is_as_old_as_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(0)
 

@@ -146,6 +146,18 @@ def test_a_late_log_after_which_nothing_is_unread_completes_it_at_once(world: Wo
     assert world.told() == [("08", 2)]
 
 
+def test_a_value_that_names_a_later_hour_since_the_zone_was_changed_waits_for_its_end(world: World) -> None:
+    world.look(TEN + LATENESS, {0: 10})
+    world.commit({EIGHT: 10})
+    world.fold()
+    two_later = Periods("hour", "Etc/GMT+2")
+    world.look(TEN + LATENESS + 60, {0: 20})
+    world.commit({EIGHT: 10})
+    assert world.ledger.fold(PIPELINE, two_later, PREFIX, LATENESS, None, []).completions == []
+    eight = world.rows()["08"]
+    assert (eight.state, eight.begin, eight.end) == (PartitionState.REOPENED, TEN, ELEVEN)
+
+
 def test_a_batch_that_is_under_way_holds_it_up_however_far_others_are(world: World) -> None:
     world.look(NINE + LATENESS, {0: 10})
     slow = world.prepare({EIGHT: 10})
@@ -290,6 +302,20 @@ def test_a_pipeline_whose_lateness_is_declared_later_began_with_its_first_batch(
     assert world.told() == [("08", 1), ("09", 1)]
 
 
+def test_a_batch_of_a_source_that_the_file_named_before_tells_nothing_of_the_begin(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named, table = "moved", "file:///lake/moved"
+    ledger.register(named, "sls://shop/wrong", table)
+    monkeypatch.setattr(transactions, "now", lambda _: datetime.fromtimestamp(EIGHT, timezone.utc))
+    ledger.aborted(ledger.begin(named, Kind.TAIL, [Range(0, 0, 10)], "dag", "run").id, 1, "it was the wrong logstore")
+    ledger.register(named, "sls://shop/right", table)
+    monkeypatch.setattr(partition_rows, "now", lambda _: datetime.fromtimestamp(TEN, timezone.utc))
+    ledger.save_shards(named, [LedgerShard(0, "readwrite", "", "", 500, 500)])
+    ledger.save_look(named, TEN, {0: [Mark(500, TEN)]}, 10)
+    assert ledger.began(named) == TEN + 10
+
+
 def test_a_pipeline_that_reads_what_was_there_begins_with_its_oldest_log(ledger: Ledger) -> None:
     world = World(ledger)
     world.look(TWELVE, {0: 100}, marks=[Mark(0, EIGHT - 30)])
@@ -423,7 +449,9 @@ def test_a_table_that_was_set_back_tells_its_hours_again_as_they_are_read_again(
     first = world.commit({EIGHT: 10}, s0=10)
     world.commit({EIGHT: 3, NINE: 7})
     assert world.told() == [("08", 1), ("09", 1)]
+    assert world.states() == dict.fromkeys(("08", "09"), PartitionState.COMPLETE)
     rebuilt(world, first)
+    assert world.states() == dict.fromkeys(("08", "09"), PartitionState.REOPENED), "rows of theirs are lost"
     assert world.told() == []
     world.read[0] = 10
     world.commit({EIGHT: 3, NINE: 7})

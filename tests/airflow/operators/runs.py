@@ -61,6 +61,8 @@ class AssetEvents:
     def __init__(self) -> None:
         self.answers, self.asked = True, 0
         self._events: list[tuple[datetime, dict[str, Any]]] = []
+        self.names = list[str | None]()
+        """Of the assets that tasks asked for; None of what is no asset."""
 
     def add(self, extra: dict[str, Any], ago: timedelta = timedelta()) -> None:
         """Airflow has taken an event."""
@@ -69,6 +71,7 @@ class AssetEvents:
     def send(self, msg: GetAssetEventByAsset) -> AssetEventsResult:
         """Answers a task."""
         self.asked += 1
+        self.names.append(getattr(msg, "name", None))
         if not self.answers:
             raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status_code": 502}))
         found = [event for event in self._events if msg.after is None or event[0] >= msg.after]

@@ -256,3 +256,4 @@ def test_an_asset_of_ones_own_has_the_events_too(hourly: Committing, asset_event
     mine, context = Asset("mine"), in_run(("tail", "run-1"))
     completed(context, [mine])
     assert context["outlet_events"][mine].extra["last"] == 1
+    assert {*asset_events.names} - {None} == {"mine"}, "its own events say what it has been told"
