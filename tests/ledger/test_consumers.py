@@ -137,8 +137,10 @@ def test_confirming_again_does_nothing_and_of_another_place_is_refused(ledger: L
     for _ in range(2):
         assert ledger.confirm(PIPELINE, NAME, 2, changes.nonce).confirmed == 2
     given(ledger)
-    with pytest.raises(ConsumerFenced):
+    # As after an answer that was lost: no run is told that its work was not confirmed.
+    with pytest.raises(ConsumerFenced, match=r"it stands at 2\. This run, another one") as fenced:
         ledger.confirm(PIPELINE, NAME, 2, changes.nonce)
+    assert "Nothing was confirmed" not in str(fenced.value)
 
 
 def test_it_is_given_at_most_so_many(ledger: Ledger, consumer: Consumer) -> None:
