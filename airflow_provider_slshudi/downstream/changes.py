@@ -35,7 +35,7 @@ class Commit:
         rows, bytes: rows read, and their raw bytes.
         partitions: rows by the path of each partition that it wrote to; None where not known, or there are none.
         ranges: what it read, each [shard, begin cursor, end cursor].
-        quarantined: how many of the logs are in the quarantine's table.
+        quarantined: how many of the logs are in the quarantine's table; None where a rebuilt ledger does not know.
     """
 
     place: int
@@ -47,7 +47,7 @@ class Commit:
     bytes: int
     partitions: dict[str, int] | None
     ranges: list[list[int]]
-    quarantined: int
+    quarantined: int | None
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,8 @@ class Changes:
     Attributes:
         key: the same text each time that this is given, for sinks that keep what they have.
         first, last: the places of the first and last of them.
-        commits: empty for a consumer of partitions.
+        commits: empty for a consumer of partitions. Those that went with a table that was restored, or is gone, are
+            missing; there may be none left.
         partitions: empty for a consumer of commits.
     """
 
@@ -170,7 +171,7 @@ def _changes(ledger: Ledger, taken: Consumer) -> Changes:
 
 def _commit(item: Transaction, read: Sequence[Range]) -> Commit:
     ranges = [[part.shard, part.begin, part.end] for part in read if not part.gap]
-    manifest = item.manifest or {}
+    quarantined = None if item.manifest is None else int(item.manifest.get("quarantined") or 0)
     partitions = None if item.partitions is None else dict(item.partitions)
     named = item.place or 0, item.id, item.kind.value, item.instant or "", item.completed or ""
-    return Commit(*named, item.rows, item.bytes, partitions, ranges, int(manifest.get("quarantined") or 0))
+    return Commit(*named, item.rows, item.bytes, partitions, ranges, quarantined)

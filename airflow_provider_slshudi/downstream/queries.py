@@ -37,11 +37,14 @@ def where(changes: Changes, column: str = "event_date") -> str:
     changed one comes with the commit that changed it last. A mirror has no column of Hudi's: see `iceberg_scans`.
 
     Args:
-        changes: what the consumer was given; not nothing.
+        changes: what the consumer was given. Of commits that went with a table that was restored, or is gone, nothing
+            is left, and no row is found.
         column: the column of the table's partitions; for a consumer of partitions alone.
     """
     if changes.partitions:
         return f"{column} IN ({_texts(item.partition for item in changes.partitions)})"
+    if not changes.commits:
+        return "1 = 0"  # an empty list is no SQL
     condition = f"{COMMIT_TIME} IN ({_texts(changes.instants)})"
     paths = {path for item in changes.commits for path in item.partitions or ()}
     plain = [match for path in sorted(paths) if (match := _PLAIN.fullmatch(path))]
@@ -53,9 +56,10 @@ def where(changes: Changes, column: str = "event_date") -> str:
 
 def expression(changes: Changes) -> pc.Expression:
     """What `where` says of commits, for a dataset or a table of pyarrow."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    return pc.field(COMMIT_TIME).isin(changes.instants)
+    return pc.field(COMMIT_TIME).isin(pa.array(changes.instants, pa.string()))
 
 
 def incremental(changes: Changes, version: int) -> dict[str, str]:
@@ -64,19 +68,20 @@ def incremental(changes: Changes, version: int) -> dict[str, str]:
         spark.read.format("hudi").options(**incremental(changes, 9)).load(path).where(where(changes))
 
     It reads files that these commits wrote, where a plain query with `where` looks at all files of their partitions.
-    Where they are archived or cleaned, Hudi looks at all files by itself.
+    Where they are archived or cleaned, Hudi looks at all files by itself. Of a table with `upsert` it gives rows as
+    these commits wrote them, also those that later commits have changed, which a plain query does not find any more.
 
     A table of version 6 has no completion times. Hudi goes by the instants there, and refuses (`hollow commit`) while a
     batch is pending that is older than one of the commits. So of such a table, and of commits that it got before it was
     moved to a later version, there are no options, and the query is a plain one.
 
     Args:
-        changes: commits that the consumer was given; not nothing.
+        changes: commits that the consumer was given; without any there are no options.
         version: the table's.
     """
-    if version == FORMER_VERSION or any(item.completed == item.instant for item in changes.commits):
+    times = [item.completed for item in changes.commits if item.completed != item.instant]
+    if version == FORMER_VERSION or not times or len(times) < len(changes.commits):
         return {}
-    times = [item.completed for item in changes.commits]
     return {
         "hoodie.datasource.query.type": "incremental",
         # It reads what is later than this.

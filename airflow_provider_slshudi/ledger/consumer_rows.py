@@ -163,18 +163,30 @@ def _require_kept(connection: Connection, consumer: Consumer, until: int) -> Non
     first = connection.execute(select(func.min(table.place)).where(lost, table.place <= until)).scalar()
     if first is None:
         return
-    last, since = connection.execute(select(func.max(table.place), func.min(table.instant)).where(lost)).one()
+    last = int(connection.execute(select(func.max(table.place)).where(lost)).scalar_one())
     raise ConsumerBehind(
         f"consumer {consumer.name} of pipeline {consumer.pipeline} stands at place {consumer.confirmed}: cleaning "
-        f"waited {timedelta(seconds=consumer.hold)} for it, and then deleted rows as commits of the places {first} to "
-        f"{last} wrote them, before later commits changed these rows. Commits behind place {last} can be read in full. "
-        "The rows of earlier ones that were not changed since are still in the table: read them by "
-        f"`_hoodie_commit_time >= '{since}'` if the consumer needs them, then let it go on with `slshudi consumers "
-        f"move {consumer.pipeline} {consumer.name} --to {last} --reason TEXT`",
+        f"waits {timedelta(seconds=consumer.hold)} for it, and has deleted rows as commits of the places {first} to "
+        f"{last} wrote them, before later commits changed these rows. Commits behind place {last} can be read in full; "
+        "of those before it the rows that were not changed since are still in the table: read them by "
+        f"`{_condition(connection, consumer, last)}` if the consumer needs them, then let it go on with `slshudi "
+        f"consumers move {consumer.pipeline} {consumer.name} --to {last} --reason TEXT`",
         pipeline=consumer.pipeline,
         consumer=consumer.name,
         place=last + 1,
     )
+
+
+def _condition(connection: Connection, consumer: Consumer, last: int) -> str:
+    """SQL for the rows of just the commits after the consumer's place, until another: places are not in their order."""
+    table = _transactions.c
+    of_pipeline, meant = table.pipeline == consumer.pipeline, table.place.between(consumer.confirmed + 1, last)
+    span = select(func.min(table.instant), func.max(table.instant)).where(of_pipeline, meant)
+    oldest, latest = connection.execute(span).one()
+    within = select(table.instant).where(of_pipeline, table.instant.between(oldest, latest), table.place.is_not(None))
+    others = connection.execute(within.where(~meant).order_by(table.instant)).scalars().all()
+    condition = f"_hoodie_commit_time BETWEEN '{oldest}' AND '{latest}'"
+    return condition + (f" AND _hoodie_commit_time NOT IN ({', '.join(map(repr, others))})" if others else "")
 
 
 def holds(connection: Connection, pipeline: str) -> list[Hold]:
@@ -225,15 +237,20 @@ def confirm(connection: Connection, pipeline: str, name: str, last: int, nonce: 
     of_take = _is(pipeline, name) & (_consumers.c.taken == last) & (_consumers.c.nonce == nonce)
     hit = connection.execute(update(_consumers).where(of_take).values(values)).rowcount
     stored = _get(connection, pipeline, name)
-    if not hit and (stored.taken is not None or stored.confirmed != last or stored.nonce != nonce):
-        has_it = f"run {stored.taker} has taken it" if stored.taken is not None else f"it stands at {stored.confirmed}"
-        raise ConsumerFenced(
-            f"consumer {name} of pipeline {pipeline}: what was taken up to {last} is not this run's any more: "
-            f"{has_it}. Nothing was confirmed; the run that has it now confirms it",
-            pipeline=pipeline,
-            consumer=name,
-        )
-    return stored
+    if hit or (stored.taken is None and stored.confirmed == last and stored.nonce == nonce):
+        return stored
+    if stored.confirmed >= last:
+        # Also where this run's first confirmation was not answered, and another run took what follows.
+        why = f"it stands at {stored.confirmed}. This run, another one or a person has set it behind that before"
+    elif stored.taken is not None:
+        why = f"run {stored.taker} has taken it. Nothing was confirmed; the run that has it now confirms it"
+    else:
+        why = f"it stands at {stored.confirmed}. Nothing was confirmed; the next run is given it"
+    raise ConsumerFenced(
+        f"consumer {name} of pipeline {pipeline}: what was taken up to {last} is not this run's any more: {why}",
+        pipeline=pipeline,
+        consumer=name,
+    )
 
 
 def move(connection: Connection, pipeline: str, name: str, to: int | None) -> Consumer:

@@ -68,6 +68,13 @@ def test_of_partitions_that_are_not_known_or_not_plain_it_names_instants_alone(m
     assert where(changes) == "_hoodie_commit_time IN ('20260101', '20260102')"
 
 
+def test_of_commits_that_went_with_their_table_a_query_finds_nothing_and_is_one() -> None:
+    gone, rows = given(), pa.table({COMMIT_TIME: ["20260101"], "n": [1]})
+    assert where(gone) == "1 = 0", "Spark refuses an empty list"
+    assert rows.filter(expression(gone)).num_rows == 0
+    assert incremental(gone, 9) == {}
+
+
 def test_of_complete_partitions_it_names_their_values() -> None:
     complete = [CompletePartition(1, "2026-01-01-09", 1, 5, 0, 3, 0)]
     changes = Changes("clicks", "c", "key", 1, 1, "nonce", [], complete)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -75,3 +76,17 @@ def test_of_commits_that_a_clean_went_past_a_consumer_hears_from_where_on_it_can
     ledger.move(PIPELINE, "slow", 3)
     taken = ledger.take(PIPELINE, "slow", 10, "airflow|dag/run")
     assert taken is not None and taken.taken == 5
+
+
+def test_what_it_may_read_before_it_goes_on_are_just_the_commits_that_it_is_not_given_any_more(ledger: Ledger) -> None:
+    """In the order of places: 2, 0, 3, 1, 4. Of these the consumer has confirmed the first one."""
+    for number in (2, 0, 3, 1, 4):
+        commit(ledger, number)
+    ledger.subscribe(PIPELINE, "slow", Feed.COMMITS, 1, DAY)
+    ledger.save_cleaned(PIPELINE, "instant-2")
+    condition = "_hoodie_commit_time BETWEEN 'instant-0' AND 'instant-3' AND _hoodie_commit_time NOT IN ('instant-2')"
+    with pytest.raises(ConsumerBehind, match=re.escape(f"read them by `{condition}` if")):
+        ledger.take(PIPELINE, "slow", 1, "airflow|dag/run")
+    ledger.move(PIPELINE, "slow", 4)
+    ledger.take(PIPELINE, "slow", 10, "airflow|dag/run")
+    assert [item.instant for item in ledger.commits(PIPELINE, 4, 5)] == ["instant-4"]
