@@ -43,6 +43,7 @@ class Logstore:
     def __init__(self, shards: int) -> None:
         self.kept = dict.fromkeys(range(shards), (BASE, BASE + 10))
         self.asked: Counter[str] = Counter()
+        self.listed: int | None = None
 
     @property
     def requests(self) -> int:
@@ -50,6 +51,7 @@ class Logstore:
 
     def shards(self) -> list[Shard]:
         self.asked["shards"] += 1
+        self.listed = int(time.time())
         return [Shard(shard, "readwrite", "0", "1", int(time.time())) for shard in self.kept]
 
     def begin(self, shard: int) -> int:
