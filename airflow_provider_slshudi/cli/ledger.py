@@ -89,7 +89,9 @@ def _show_one(ledger: Ledger, options: argparse.Namespace) -> None:
             options.out, {**_as_dict(transaction), "ranges": ranges, "events": [asdict(event) for event in events]}
         )
         return
-    print_table(options.out, f"Transaction {id_}", ("", ""), list(_as_dict(transaction).items()))
+    fields = _as_dict(transaction)
+    fields["partitions"] = ", ".join(f"{path} {rows}" for path, rows in (transaction.partitions or {}).items())
+    print_table(options.out, f"Transaction {id_}", ("", ""), list(fields.items()))
     print_table(options.out, "Ranges", tuple(ranges[0]) if ranges else (), [tuple(item.values()) for item in ranges])
     others = [(event.at, event.what, said(event.detail)) for event in events if event.what != DECISION]
     print_table(options.out, "Events", ("at (UTC)", "what", "detail"), others)

@@ -26,7 +26,7 @@ from tests.machine import ROOT, environment, write_pipeline
 from tests.needs import DBT, needs_dbt
 
 pytestmark = pytest.mark.long
-CONSUMERS = ("impressions", "hourly", "pandas", "duckdb", "spark", "dbt")
+CONSUMERS = ("impressions", "hourly", "pandas", "duckdb", "spark", "dbt", "report")
 """These examples, each a DAG file `dags/slshudi_NAME.py`."""
 
 _ROWS = """
@@ -60,9 +60,9 @@ class Place:
         self.put_by_hour[hour] += count
         return hour
 
-    def run(self, role: str) -> dict[str, str]:
+    def run(self, role: str, **conf: Any) -> dict[str, str]:
         """The states of the tasks, none of which failed."""
-        states, output = self.dags.run(f"slshudi_{role}.py")
+        states, output = self.dags.run(f"slshudi_{role}.py", conf)
         assert {*states.values()} <= {"success", "skipped"}, f"{role}: {states}\n{output[-6000:]}"
         return states
 
@@ -122,6 +122,7 @@ def test_each_consumer_has_every_log_once_and_an_hour_again_after_late_logs(plac
     for role in ("hourly", "pandas", "duckdb", "spark"):
         assert "success" in place.run(role).values()
     assert {hour: sums["count_all"] for hour, sums in place.hours().items()} == {first: 25, second: 10}
+    assert place.run("report", hours_ago=3) == {"wait": "success", "report": "success"}
     assert place.spent() == 35 / 2
     assert place.loaded() == Counter(f"id-{number}" for number in range(35))
     from hudi import HudiTableBuilder

@@ -258,7 +258,7 @@ def test_the_manuals_dags_are_dags(
     write_pipeline(pipelines / "clicks.yaml", tmp_path / "lake" / "clicks", name="clicks")
     page = (ROOT / "docs" / "own-dags.md").read_text(encoding="utf-8")
     blocks = [dedent(block) for block in re.findall(r"(?:^    .*\n|^\n(?=    ))+", page, re.MULTILINE)]
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     names: dict[str, Any] = {}
     exec("from airflow_provider_slshudi import *", names)  # noqa: S102
     with DAG("one_by_one", schedule=None, start_date=datetime(2026, 1, 1)):
@@ -268,6 +268,7 @@ def test_the_manuals_dags_are_dags(
     assert names["north_tail"].dag_id == "orders_north_tail" and names["south_tail"].dag_id == "orders_south_tail"
     assert names["dag"].get_task("after").upstream_task_ids == {"batch.commit"}
     assert names["plan"].downstream_task_ids >= {"open"}
+    assert names["done"].upstream_task_ids == {"take", "aggregate"}
 
 
 def test_a_driver_in_cluster_mode_gets_no_keys_of_a_connection(
