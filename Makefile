@@ -57,7 +57,7 @@ soak-tables: setup ## Five hundred small batches beside table services; columns 
 chaos: setup ## Two hundred batches under Airflow while random processes are killed; SEED=42 chooses the kills, FLEET=1 one DAG
 	@$(VENV)/bin/python -m tests.exact --trouble chaos $(if $(FLEET),--fleet) $(if $(SEED),--seed $(SEED))
 
-handoff: setup ## The same with three consumers behind one pipeline, one of which dies; asset events are dropped, doubled, delayed
+handoff: setup ## The same with three consumers behind each pipeline, one of which dies; asset events are dropped, doubled, delayed
 	@$(VENV)/bin/python -m tests.exact --trouble handoff $(if $(SEED),--seed $(SEED))
 
 topology: setup ## Two hundred batches on what several machines run, all of it killed at random (Debian's redis-server); throughput on it

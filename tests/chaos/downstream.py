@@ -1,4 +1,4 @@
-"""Three consumers behind a pipeline: one dies, one starts late, one is behind archival; and the bell that calls them.
+"""Three consumers behind each pipeline: one dies, one starts late, one is behind archival; and what wakes them.
 
 The bell is Airflow's asset events, of which some are dropped, doubled or delayed. A consumer that dies, or is taken for
 dead while it only stands still, is started anew. In the end each one's own table has each log of the service once.
@@ -16,7 +16,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 from airflow_provider_slshudi.cli.demo.airflow_process import AirflowRefused, AirflowUnreachable
@@ -44,23 +45,39 @@ _STANDS = 0.01
 
 
 def disturb(place: Place, batches: int, seed: int, outcome: Outcome) -> None:
-    """As `tests.chaos.run.disturb`, with three consumers behind the place's one pipeline."""
-    (line,), airflow = place.lines, place.airflow
+    """As `tests.chaos.run.disturb`, with three consumers behind each pipeline of the place."""
+    airflow, url = place.airflow, f"sqlite:///{place.home / 'ledger.db'}"
 
     def events() -> int:
         return int(airflow.get("assets/events", limit=1)["total_entries"])
 
-    def maintain() -> None:
+    def maintain(pipeline: str) -> None:
         with suppress(AirflowRefused, AirflowUnreachable):
-            airflow.trigger(f"{line.name}_maintenance")
+            airflow.trigger(f"{pipeline}_maintenance")
 
-    home, url, drawn = place.home / "consumers", f"sqlite:///{place.home / 'ledger.db'}", f"{seed}-consumers"
-    with Consumers(home, place.ledger, url, line.name, line.table, events, batches // 2, drawn, maintain) as consumers:
+    late = batches // (2 * len(place.lines))
+    with ExitStack() as stack:
+        consumers_by_line = {
+            line.name: stack.enter_context(
+                Consumers(
+                    place.home / "consumers" / line.name,
+                    place.ledger,
+                    url,
+                    line.name,
+                    line.table,
+                    events,
+                    late,
+                    f"{seed}-{line.name}-consumers",
+                    partial(maintain, line.name),
+                )
+            )
+            for line in place.lines
+        }
         disturb_place(place, batches, seed, outcome)
-        held = logs_of(by_ip(place.server.connection()), line.name)
-        counted = consumers.count(set(held))
-    outcome.add(counted)
-    outcome.figures.update(counted.figures)
+        for name, consumers in consumers_by_line.items():
+            counted = consumers.count(set(logs_of(by_ip(place.server.connection()), name)))
+            outcome.add(counted)
+            outcome.figures.update(counted.figures)
 
 
 class Consumers:
@@ -122,7 +139,7 @@ class Consumers:
         until("all is confirmed", lambda: self._is_done() or bool(self.failures), END_SECONDS)
         outcome = Outcome()
         for name in (RESTLESS, LATE, BEHIND):
-            outcome.add(compared(f"consumer {name}", Sink(self.home / f"{name}.db").logs(), held))
+            outcome.add(compared(f"consumer {name} of {self.pipeline}", Sink(self.home / f"{name}.db").logs(), held))
         outcome.wrong += self.failures
         outcome.figures.update(self.figures)
         return outcome

@@ -37,15 +37,16 @@ def chaos() -> Soak:
 
 
 def handoff() -> Soak:
-    """Consumers behind a pipeline under Airflow."""
+    """Consumers behind pipelines under Airflow, side by side."""
 
     def carry_out(options: Namespace, home: Path, seed: int, outcome: Outcome) -> None:
         silence()
         adopt_orphans()
-        with tests.chaos.place.place(home, 1, mirrored=0, maintenance=tests.chaos.place.SERVED) as place:
+        served = tests.chaos.place.SERVED
+        with tests.chaos.place.place(home, options.pipelines, mirrored=0, maintenance=served) as place:
             tests.chaos.downstream.disturb(place, options.batches, seed, outcome)
 
-    return Soak(tests.chaos.downstream.__doc__, carry_out, keeps=True, batches=200)
+    return Soak(tests.chaos.downstream.__doc__, carry_out, keeps=True, batches=200, pipelines=3)
 
 
 def topology() -> Soak:
