@@ -1,11 +1,11 @@
 """A backlog drained by one process with several transactions while logs keep coming, beside one batch of the same size.
 
-    python benchmarks/backlog.py [--gb 20] [--batch-gb 4] [--arriving-mb 5] [--json FILE]     20 minutes on two cores
+    python benchmarks/backlog.py [--gb 20] [--batch-gb 4] [--arriving-mb 5] [--json FILE] [--svg FILE]
 
 The server replays stored answers, as for `throughput.py`. Each side has a table and a ledger of its own, and had one
 small batch before, which tells how large log groups are. A side's figure is raw bytes per CPU second of all its
 processes, from the first plan to the last commit. The drained side ends once less than a batch is left; its lag is
-noted after each commit. The last line is the ratio of the two figures (bar 0.9).
+noted at first and after each commit, and plotted. The last line is the ratio of the two figures (bar 0.9).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from airflow_provider_slshudi.system.processes import adopt_orphans
 from airflow_provider_slshudi.transaction import backlog, plan, steps
 from airflow_provider_slshudi.transaction.context import Run, Work
 from airflow_provider_slshudi.transaction.settle import settle
+from tests.soak.plot import Line, Panel, plot
 
 BAR = 0.9
 TICK_SECONDS = 1.0
@@ -79,6 +80,7 @@ class Side:
     def drain(self) -> int:
         """Batches until less than a full one is left; all their raw bytes."""
         began, total = time.monotonic(), 0
+        self.lags.append((0.0, self.lag()))
         while True:
             total += self.batch()
             self.lags.append((time.monotonic() - began, self.lag()))
@@ -118,6 +120,7 @@ def main() -> None:
     parser.add_argument("--batch-gb", type=float, default=4, help="GB raw of a batch (default: %(default)s)")
     parser.add_argument("--arriving-mb", type=float, default=5, help="MB raw a second meanwhile (default: %(default)s)")
     parser.add_argument("--json", type=Path, help="write every figure to this file")
+    parser.add_argument("--svg", type=Path, help="plot the drained side's lag to this file")
     given = parser.parse_args()
     adopt_orphans()
     with replay(POOL_PULLS) as server, tempfile.TemporaryDirectory(prefix="slshudi-backlog-") as folder:
@@ -131,7 +134,11 @@ def main() -> None:
     ratio = drained["MB per CPU s"] / one["MB per CPU s"]
     if given.json is not None:
         given.json.write_text(json.dumps({"one": one, "drained": drained, "lags": side.lags, "ratio": ratio}, indent=1))
-    print(f"bytes per CPU second: {ratio:.2f} of one batch's, in {len(side.lags)} transactions (bar {BAR:g})")
+    if given.svg is not None:
+        lags = [(seconds, lag / 1e9) for seconds, lag in side.lags]
+        title = f"{given.gb:g} GB behind while {given.arriving_mb:g} MB a second arrive"
+        plot(given.svg, title, "seconds from the first plan", [Panel("GB raw behind", [Line("lag", lags)])])
+    print(f"bytes per CPU second: {ratio:.2f} of one batch's, in {len(side.lags) - 1} transactions (bar {BAR:g})")
 
 
 if __name__ == "__main__":
