@@ -40,6 +40,8 @@ RESTLESS, LATE, BEHIND = "restless", "late", "behind"
 DROPPED, DOUBLED, DELAY_SECONDS = 0.3, 0.2, 6.0
 STANDS_SECONDS = 8.0
 TICK_SECONDS = 0.5
+OFTEN, SELDOM = 5, 20
+"""After so many commits the table is clustered, cleaned and archived: until a consumer is behind that, and later."""
 END_SECONDS = 600.0
 _STANDS = 0.01
 
@@ -166,7 +168,7 @@ class Consumers:
         for name in (RESTLESS, BEHIND):
             self.ledger.subscribe(self.pipeline, name, Feed.COMMITS, 0, 0)
         commits = self.ledger.newest(self.pipeline, Feed.COMMITS)
-        if commits - self._archived_at >= 5:
+        if commits - self._archived_at >= (OFTEN if BEHIND not in self._running else SELDOM):
             self._archived_at = commits
             self._archives()
         if LATE not in self._running and commits >= self._late:
