@@ -34,15 +34,16 @@ with DAG(
     def load(changes: dict[str, Any]) -> None:
         import duckdb
         import pyarrow as pa
-        import pyarrow.compute as pc
         from hudi import HudiReadOptions, HudiTableBuilder
 
-        path = pipeline(PIPELINE).table.path
-        hours = [name.partition("=")[2] for item in changes["commits"] for name in item["partitions"] or ()]
-        span = [("event_hour", ">=", min(hours)), ("event_hour", "<=", max(hours))]
+        from airflow_provider_slshudi.downstream.changes import Changes
+        from airflow_provider_slshudi.downstream.queries import expression, partitions
+
+        path, given = pipeline(PIPELINE).table.path, Changes.of(changes)
+        column, hours = partitions(given) or ("", [])
+        span = [(column, ">=", hours[0]), (column, "<=", hours[-1])] if hours else []
         batches = HudiTableBuilder.from_base_uri(path).build().read(HudiReadOptions(filters=span))
-        instants = [item["instant"] for item in changes["commits"]]
-        rows = pa.Table.from_batches(batches).filter(pc.field("_hoodie_commit_time").isin(instants))
+        rows = pa.Table.from_batches(batches).filter(expression(given))
         with duckdb.connect(f"{path.removeprefix('file://')}.duckdb") as database:
             database.execute("CREATE TABLE IF NOT EXISTS loaded (key TEXT PRIMARY KEY)")
             database.execute("CREATE TABLE IF NOT EXISTS impressions (event_id TEXT, country TEXT, price DOUBLE)")

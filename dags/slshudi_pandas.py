@@ -25,21 +25,21 @@ with DAG(
     @task
     def spending_by_user() -> int:
         import pyarrow as pa
-        import pyarrow.compute as pc
         from hudi import HudiReadOptions, HudiTableBuilder
         from pyarrow.fs import FileSystem
+
+        from airflow_provider_slshudi.downstream.queries import expression, partitions
 
         path = pipeline(PIPELINE).table.path
         filesystem, folder = FileSystem.from_uri(f"{path}_pandas")
         with SlsHudiChangesHook(PIPELINE, "pandas") as changes:
             if changes is None:
                 return 0
-            hours = [name.partition("=")[2] for item in changes.commits for name in item.partitions or ()]
             table = HudiTableBuilder.from_base_uri(path).build()
-            # Partitions are left out by their names; the rows of these commits have their instants.
-            span = [("event_hour", ">=", min(hours)), ("event_hour", "<=", max(hours))]
-            rows = pa.Table.from_batches(table.read(HudiReadOptions(filters=span)))
-            rows = rows.filter(pc.field("_hoodie_commit_time").isin(changes.instants))
+            # Partitions are left out by their names where all are known; the rows of these commits have their instants.
+            column, hours = partitions(changes) or ("", [])
+            span = [(column, ">=", hours[0]), (column, "<=", hours[-1])] if hours else []
+            rows = pa.Table.from_batches(table.read(HudiReadOptions(filters=span))).filter(expression(changes))
             frame = rows.to_pandas().groupby("user_id", as_index=False)["price"].sum()
             filesystem.create_dir(folder)
             with filesystem.open_output_stream(f"{folder}/{changes.first}-{changes.last}.parquet") as file:

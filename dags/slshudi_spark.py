@@ -28,8 +28,9 @@ with DAG(
     @task
     def upsert(changes: dict[str, Any]) -> None:
         from pyspark.sql import SparkSession
-        from pyspark.sql.functions import col
 
+        from airflow_provider_slshudi.downstream.changes import Changes
+        from airflow_provider_slshudi.downstream.queries import where
         from airflow_provider_slshudi.spark.packages import jars
 
         path = pipeline(PIPELINE).table.path
@@ -44,10 +45,9 @@ with DAG(
             .config("spark.sql.warehouse.dir", f"{gettempdir()}/spark-warehouse")
             .getOrCreate()
         )
-        instants = [item["instant"] for item in changes["commits"]]
-        hours = {name.partition("=")[2] for item in changes["commits"] for name in item["partitions"] or ()}
-        rows = session.read.format("hudi").load(path)
-        rows = rows.where(col("event_hour").isin(*hours) & col("_hoodie_commit_time").isin(*instants))
+        rows = session.read.format("hudi").load(path).where(where(Changes.of(changes)))
+        # One without a time is not the newest of its user.
+        rows = rows.where("event_time IS NOT NULL")
         options = {
             "hoodie.table.name": "ad_impressions_users",
             "hoodie.datasource.write.recordkey.field": "user_id",

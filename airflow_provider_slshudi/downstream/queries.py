@@ -46,12 +46,24 @@ def where(changes: Changes, column: str = "event_date") -> str:
     if not changes.commits:
         return "1 = 0"  # an empty list is no SQL
     condition = f"{COMMIT_TIME} IN ({_texts(changes.instants)})"
+    known = partitions(changes)
+    return condition if known is None else f"{condition} AND {known[0]} IN ({_texts(known[1])})"
+
+
+def partitions(changes: Changes) -> tuple[str, list[str]] | None:
+    """The column of the table's partitions, and its values in those that the commits wrote to, sorted.
+
+    By these an engine skips folders. None where not all are known, or a value is written in several ways, that of rows
+    without a value for one: then it has to read all.
+
+    Args:
+        changes: commits that the consumer was given.
+    """
     paths = {path for item in changes.commits for path in item.partitions or ()}
     plain = [match for path in sorted(paths) if (match := _PLAIN.fullmatch(path))]
-    # By its partitions an engine skips folders. Of values that are written in several ways it reads all.
     if not plain or len(plain) < len(paths) or any(item.partitions is None for item in changes.commits):
-        return condition
-    return f"{condition} AND {plain[0]['column']} IN ({_texts(match['value'] for match in plain)})"
+        return None
+    return plain[0]["column"], [match["value"] for match in plain]
 
 
 def expression(changes: Changes) -> pc.Expression:

@@ -46,18 +46,19 @@ class Place:
     start: int = field(default_factory=lambda: int(time.time()))
     put_by_hour: Counter[str] = field(default_factory=Counter)
 
-    def put(self, hours_ago: int, count: int) -> str:
-        """Impressions of five users within an hour that is complete; gives its partition."""
+    def put(self, hours_ago: int, count: int, has_time: bool = True) -> str:
+        """Impressions of five users within an hour that is complete, which each tells, or none; gives its partition."""
         at = self.start - hours_ago * HOUR
+        times = [("event_time", str(at * 1000))] if has_time else []
         contents = [
-            [("event_id", f"id-{n}"), ("event_time", str(at * 1000)), ("user_id", f"u-{n % 5}"), ("country", "CN")]
+            [("event_id", f"id-{n}"), *times, ("user_id", f"u-{n % 5}"), ("country", "CN")]
             for n in range(self.count, self.count + count)
         ]
         items = [LogItem(int(time.time()), contents=[*content, ("price", "0.5")]) for content in contents]
         self.client.put_logs(PutLogsRequest("ads", "impressions", "ads", "10.0.0.1", items))
         self.count += count
         hour = Periods("hour").at(at).value
-        self.put_by_hour[hour] += count
+        self.put_by_hour[hour] += count * has_time
         return hour
 
     def run(self, role: str, **conf: Any) -> dict[str, str]:
@@ -130,6 +131,17 @@ def test_each_consumer_has_every_log_once_and_an_hour_again_after_late_logs(plac
     users = HudiTableBuilder.from_base_uri(place.beside("_users").as_uri()).build().read()
     assert sorted(pa.Table.from_batches(users)["user_id"].to_pylist()) == [f"u-{number}" for number in range(5)]
     assert not (ROOT / "dags" / "spark-warehouse").exists(), "Spark left something in its working directory"
+
+
+def test_rows_without_a_time_are_in_no_hour_and_are_not_missed(place: Place) -> None:
+    before = place.loaded(), place.spent()
+    place.put(2, 5)
+    place.put(2, 5, has_time=False)
+    place.run("impressions")
+    for role in ("pandas", "duckdb", "spark"):
+        assert "success" in place.run(role).values()
+    assert place.loaded() == before[0] + Counter(f"id-{number}" for number in range(place.count - 10, place.count))
+    assert place.spent() == before[1] + 10 / 2
 
 
 def test_where_nothing_is_new_nothing_is_done(place: Place) -> None:

@@ -16,6 +16,7 @@ from airflow_provider_slshudi.downstream.queries import (
     expression,
     iceberg_scans,
     incremental,
+    partitions,
     where,
 )
 from airflow_provider_slshudi.exceptions import TableError
@@ -60,12 +61,14 @@ def taken(pipeline: Scenario, most: int = 100) -> Changes:
 def test_the_condition_names_instants_and_partitions() -> None:
     changes = given(commit(1, "20260101", {"day=2026-01-01": 2}), commit(2, "20260102", {"day=2026-01-02": 1}))
     assert where(changes) == "_hoodie_commit_time IN ('20260101', '20260102') AND day IN ('2026-01-01', '2026-01-02')"
+    assert partitions(changes) == ("day", ["2026-01-01", "2026-01-02"])
 
 
 @pytest.mark.parametrize("more", [None, {"day=it%27s": 1}, {"day=__HIVE_DEFAULT_PARTITION__": 1}])
 def test_of_partitions_that_are_not_known_or_not_plain_it_names_instants_alone(more: dict[str, int] | None) -> None:
     changes = given(commit(1, "20260101", {"day=2026-01-01": 2}), commit(2, "20260102", more))
     assert where(changes) == "_hoodie_commit_time IN ('20260101', '20260102')"
+    assert partitions(changes) is None
 
 
 def test_of_commits_that_went_with_their_table_a_query_finds_nothing_and_is_one() -> None:
