@@ -302,7 +302,9 @@ def _commit(
     counts: dict[str, int] = {}
     for part in reads.parts([item.id for item in commits]):
         counts.update((id_, count) for id_, count in connection.execute(gaps, part))
-    new_losses = [Loss(int(item.changed.timestamp()) + 1, counts[item.id]) for item in commits if item.id in counts]
+    # The ledger's clock may be behind the service's, which looked at these logs before they were given up.
+    lost_before = [(item.id, max(int(item.changed.timestamp()) + 1, looked)) for item in commits]
+    new_losses = [Loss(before, counts[id_]) for id_, before in lost_before if id_ in counts]
     losses += new_losses
     new_rows = _new((period for period, *_ in written if period.value not in rows), since, losses)
     rows |= new_rows

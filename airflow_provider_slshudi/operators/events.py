@@ -250,7 +250,8 @@ def _untold_partitions(asset: Asset, ledger: Ledger, pipeline: str, completed: l
     since, newest = ledger.now() - _LONGEST, ledger.newest(pipeline, Feed.PARTITIONS)
     # A ledger that was lost counts anew.
     after = last if last <= newest else 0
-    return [item for item in ledger.completions(pipeline, after, newest) if item.at > since][:_PARTITIONS]
+    # Behind an event that is known, those that wait for their turn are told however long that takes.
+    return [item for item in ledger.completions(pipeline, after, newest) if after or item.at > since][:_PARTITIONS]
 
 
 def _told(asset: Asset, limit: int | None = None, after: datetime | None = None) -> set[str]:

@@ -342,6 +342,15 @@ def test_gaps_are_told_of_all_hours_whose_logs_they_may_have_had(world: World, m
     assert [(item.value[-2:], item.gaps) for item in world.fold()] == [("09", 1), ("10", 0), ("11", 0)]
 
 
+def test_a_clock_of_the_ledger_that_is_behind_hides_no_gap(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    _at(monkeypatch, NINE + 1_200 - HOUR)
+    world.look(NINE + 1_200, {0: 10})
+    commit(world.ledger, [Range(0, 0, 10, gap=True)], {}, Kind.BACKFILL)
+    world.read[0] = 10
+    world.look(TEN + LATENESS, {0: 10})
+    assert [(item.value[-2:], item.gaps) for item in world.fold()] == [("08", 1), ("09", 1)]
+
+
 def test_an_hour_that_was_lost_whole_is_not_told_as_one_without_logs(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

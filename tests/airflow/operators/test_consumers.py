@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +230,21 @@ def test_many_partitions_are_told_by_several_runs(
         asset_events.add(extras[0])
         spans.append((extras[0]["first"], extras[0]["last"]))
     assert spans == [(1, 2), (3, 3)]
+
+
+def test_partitions_that_wait_long_for_their_turn_are_told(
+    hourly: Committing,
+    told: Callable[[], list[dict[str, Any]]],
+    asset_events: AssetEvents,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(events, "_PARTITIONS", 2)
+    hourly.commit(0)
+    hourly.look(3 * HOUR + 300)
+    (extra,) = told()
+    asset_events.add(extra)
+    monkeypatch.setattr(events, "_LONGEST", timedelta())
+    assert [(extra["first"], extra["last"]) for extra in told()] == [(3, 3)]
 
 
 def test_a_ledger_that_counts_anew_is_told_of_all_the_same(
