@@ -46,13 +46,14 @@ def complete(ledger: Ledger, pipeline: Pipeline) -> list[Completion]:
     """
     partition = partition_of(pipeline)
     periods, prefix = periods_of(pipeline), f"{partition.name}="
-    start, since = pipeline.source.start, None
+    # Not the file's of now: the shards were begun by that of then.
+    start, since = ledger.start(pipeline.name) or str(pipeline.source.start), None
     if start == "end":
         since = ledger.began(pipeline.name)
         if since is None:
             return []
-    elif isinstance(start, int):
-        since = start
+    elif start != "begin":
+        since = int(start)
     lateness, done = partition.lateness_seconds or 0, list[Completion]()
     while True:
         folded = ledger.fold(pipeline.name, periods, prefix, lateness, since, [BACKFILL])

@@ -374,6 +374,7 @@ class Ledger:
     proof = _reading(partition_rows.proof)
     progress = _reading(partition_rows.progress)
     began = _reading(partition_rows.began)
+    start = _reading(partition_rows.start)
     consumers = _reading(consumer_rows.consumers)
     lags = _reading(consumer_rows.lags)
     consumer = _reading(consumer_rows.consumer)

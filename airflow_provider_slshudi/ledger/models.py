@@ -73,8 +73,8 @@ metadata = MetaData(
 # is the service's time (unix seconds) of the newest list of shards; `folded` the place up to which `partitions` know
 # what was committed; `places` the place of the newest commit; see `partition_rows`. All that the service received since
 # `began` is the pipeline's, and until `passed` the partitions that no batch wrote to are among `partitions`, too.
-# `losses` are what was lost; see `partition_rows.Loss`. `cleaned`: of instants before this one a clean may have deleted
-# rows as they were before later commits changed them; NULL: no clean did.
+# `start` is the file's `source.start` of then. `losses` are what was lost; see `partition_rows.Loss`. `cleaned`: of
+# instants before this one a clean may have deleted rows as they were before later commits changed them; NULL: none did.
 pipelines = Table(
     f"{PREFIX}pipeline",
     metadata,
@@ -86,6 +86,7 @@ pipelines = Table(
     Column("folded", BigInteger),
     Column("places", BigInteger),
     Column("began", BigInteger),
+    Column("start", String(20)),
     Column("passed", BigInteger),
     Column("losses", JSON(none_as_null=True)),
     Column("cleaned", String(32)),

@@ -55,7 +55,12 @@ _COMPLETION = models.columns(_completions, Completion)
 
 
 def save_look(
-    connection: Connection, pipeline: str, looked: int, marks: Mapping[int, Sequence[Mark]], asked: int = 0
+    connection: Connection,
+    pipeline: str,
+    looked: int,
+    marks: Mapping[int, Sequence[Mark]],
+    asked: int = 0,
+    start: str | int | None = None,
 ) -> None:
     """Keeps what a look at the service's shards told of receive times.
 
@@ -65,6 +70,7 @@ def save_look(
         looked: the service's time before it listed its shards, in unix seconds.
         marks: of saved shards, by id.
         asked: so many seconds later, at most, all their ends were known.
+        start: the file's `source.start`.
     """
     reads.lock_pipeline(connection, pipeline)
     table = models.shards
@@ -95,7 +101,8 @@ def save_look(
         if (moment := connection.execute(planned.order_by(_transactions.c.id).limit(1)).scalar()) is not None:
             # So long ago by the ledger's clock, which may differ from the service's.
             begin = min(begin, looked + asked - int((now(connection) - moment).total_seconds()))
-        connection.execute(update(_pipelines).where(_pipelines.c.name == pipeline).values(began=begin))
+        duty = {"began": begin, "start": None if start is None else str(start)}
+        connection.execute(update(_pipelines).where(_pipelines.c.name == pipeline).values(duty))
 
 
 def lose(connection: Connection, pipeline: str, before: int, shards: int) -> None:
@@ -272,6 +279,13 @@ def began(connection: Connection, pipeline: str) -> int | None:
     query = select(_pipelines.c.began).where(_pipelines.c.name == pipeline)
     moment: int | None = connection.execute(query).scalar()
     return moment
+
+
+def start(connection: Connection, pipeline: str) -> str | None:
+    """The file's `source.start` of when the pipeline began; None before its first look."""
+    query = select(_pipelines.c.start).where(_pipelines.c.name == pipeline)
+    position: str | None = connection.execute(query).scalar()
+    return position
 
 
 def _commit(

@@ -122,7 +122,7 @@ def _look(
         marks = _marks(shard_ends, readable_cursors, since, looked, safely)
         # What came until the ends were known may lie on either side of them.
         seconds = round((work.ledger.now() - now).total_seconds()) + 2 * SERVICE_CLOCKS_SECONDS
-        work.ledger.save_look(name, safely, marks, seconds)
+        work.ledger.save_look(name, safely, marks, seconds, work.pipeline.source.start)
     ages = [moment for moment in since.values() if moment is not None]
     sighting = BacklogSample(
         now,
