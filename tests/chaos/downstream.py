@@ -42,6 +42,7 @@ STANDS_SECONDS = 8.0
 TICK_SECONDS = 0.5
 OFTEN, SELDOM = 5, 20
 """After so many commits the table is clustered, cleaned and archived: until a consumer is behind that, and later."""
+SERVED_SECONDS = 240.0
 END_SECONDS = 600.0
 _STANDS = 0.01
 
@@ -114,7 +115,7 @@ class Consumers:
         self.failures: list[str] = []
         self._url, self._events, self._late, self._archives = url, events, late, archives
         self._rng = random.Random(seed)
-        self._heard, self._archived_at = 0, 0
+        self._heard, self._archived_at, self._archived_when = 0, 0, time.monotonic()
         self._running: dict[str, tuple[str, subprocess.Popen[str]]] = {}
         self._standing: list[tuple[float, subprocess.Popen[str]]] = []
         self._bells: list[float] = []
@@ -168,8 +169,10 @@ class Consumers:
         for name in (RESTLESS, BEHIND):
             self.ledger.subscribe(self.pipeline, name, Feed.COMMITS, 0, 0)
         commits = self.ledger.newest(self.pipeline, Feed.COMMITS)
-        if commits - self._archived_at >= (OFTEN if BEHIND not in self._running else SELDOM):
-            self._archived_at = commits
+        # Also without a commit: what died of a service waits for the next one.
+        is_due = time.monotonic() - self._archived_when > SERVED_SECONDS
+        if is_due or commits - self._archived_at >= (OFTEN if BEHIND not in self._running else SELDOM):
+            self._archived_at, self._archived_when = commits, time.monotonic()
             self._archives()
         if LATE not in self._running and commits >= self._late:
             self.ledger.subscribe(self.pipeline, LATE, Feed.COMMITS, 0, 0)
