@@ -46,8 +46,8 @@ def where(changes: Changes, column: str = "event_date") -> str:
     if not changes.commits:
         return "1 = 0"  # an empty list is no SQL
     condition = f"{COMMIT_TIME} IN ({_texts(changes.instants)})"
-    known = partitions(changes)
-    return condition if known is None else f"{condition} AND {known[0]} IN ({_texts(known[1])})"
+    values = partitions(changes)
+    return condition if values is None else f"{condition} AND {values[0]} IN ({_texts(values[1])})"
 
 
 def partitions(changes: Changes) -> tuple[str, list[str]] | None:

@@ -52,7 +52,7 @@ def schedule(dag: DAG) -> object:
 def test_the_example_dags_parse() -> None:
     bag = DagBag(str(ROOT / "dags"))
     assert bag.import_errors == {}
-    behind = {f"ad_impressions_{role}" for role in ("tail", "hourly", "pandas", "duckdb", "spark", "dbt")}
+    behind = {f"ad_impressions_{role}" for role in ("tail", "hourly", "pandas", "duckdb", "spark", "dbt", "report")}
     assert set(bag.dags) == {*(f"ad_events_{role}" for role in ROLES), "ad_fleet", "ad_users_operators", *behind}
     assert {Path(dag.fileloc).parent for dag in bag.dags.values()} == {ROOT / "dags"}
 
