@@ -1,4 +1,4 @@
-"""An incremental consumer with pandas: each new commit's rows, once, whatever happens to this DAG's runs.
+"""An incremental consumer with pandas: each new commit's rows, once, also where a run of this DAG dies or is repeated.
 
 The file is named by the key of what was given, which is the same each time that the same is given: a run that dies
 before the block's end is followed by one that replaces its file.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -39,8 +40,9 @@ class _LedgerSensor(PipelineSensor):
             self.log.warning("the ledger is asked again: %s", error)
             return PokeReturnValue(is_done=False)
 
+    @abstractmethod
     def _look(self, context: Context) -> PokeReturnValue:
-        raise NotImplementedError
+        """Asks the ledger."""
 
 
 class SlsHudiChangesSensor(_LedgerSensor):
@@ -144,7 +146,7 @@ class SlsHudiPartitionSensor(_LedgerSensor):
             return pipeline.name, periods.at(int(moment.timestamp()))
         period = periods.of(str(self.partition))
         if period is None:
-            raise self._wrong("partition", self.partition, f"expected the value of an {periods.every}")
+            raise self._wrong("partition", self.partition, f"expected the value of one {periods.every}")
         return pipeline.name, period
 
     def _wrong(self, field: str, value: object, reason: str) -> ConfigError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from abc import abstractmethod
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -40,12 +41,12 @@ class LedgerTrigger(BaseTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", arguments
 
     def pause(self) -> float:
-        """Seconds until the next look; infinite where no look can tell."""
-        raise NotImplementedError
+        """Seconds until the next look."""
+        return LOOK_SECONDS
 
+    @abstractmethod
     def is_over(self, ledger: Ledger) -> bool:
         """One look; in a thread."""
-        raise NotImplementedError
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Waits."""
@@ -118,10 +119,6 @@ class ChangesTrigger(LedgerTrigger):
         super().__init__(ledger_conn_id, seconds, pipeline=pipeline, consumer=consumer)
         self.pipeline, self.consumer = pipeline, consumer
 
-    def pause(self) -> float:
-        """A moment."""
-        return LOOK_SECONDS
-
     def is_over(self, ledger: Ledger) -> bool:
         """Whether there is something that it has not confirmed."""
         consumer = ledger.consumer(self.pipeline, self.consumer)
@@ -141,10 +138,6 @@ class PartitionTrigger(LedgerTrigger):
     def __init__(self, ledger_conn_id: str, pipeline: str, begin: int, seconds: float) -> None:
         super().__init__(ledger_conn_id, seconds, pipeline=pipeline, begin=begin)
         self.pipeline, self.begin = pipeline, begin
-
-    def pause(self) -> float:
-        """A moment."""
-        return LOOK_SECONDS
 
     def is_over(self, ledger: Ledger) -> bool:
         """Whether the ledger has it, and waits for nothing more."""

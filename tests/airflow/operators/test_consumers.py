@@ -216,35 +216,24 @@ def test_an_airflow_that_does_not_tell_its_events_is_sent_what_this_task_complet
     assert told() == []
 
 
+@pytest.mark.parametrize("longest", [events._LONGEST, timedelta()], ids=["soon", "after a week"])
 def test_many_partitions_are_told_by_several_runs(
     hourly: Committing,
     told: Callable[[], list[dict[str, Any]]],
     asset_events: AssetEvents,
     monkeypatch: pytest.MonkeyPatch,
+    longest: timedelta,
 ) -> None:
     monkeypatch.setattr(events, "_PARTITIONS", 2)
     hourly.commit(0)
     hourly.look(3 * HOUR + 300)
     spans = []
     while extras := told():
-        asset_events.add(extras[0])
-        spans.append((extras[0]["first"], extras[0]["last"]))
+        (extra,) = extras
+        asset_events.add(extra)
+        spans.append((extra["first"], extra["last"]))
+        monkeypatch.setattr(events, "_LONGEST", longest)
     assert spans == [(1, 2), (3, 3)]
-
-
-def test_partitions_that_wait_long_for_their_turn_are_told(
-    hourly: Committing,
-    told: Callable[[], list[dict[str, Any]]],
-    asset_events: AssetEvents,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(events, "_PARTITIONS", 2)
-    hourly.commit(0)
-    hourly.look(3 * HOUR + 300)
-    (extra,) = told()
-    asset_events.add(extra)
-    monkeypatch.setattr(events, "_LONGEST", timedelta())
-    assert [(extra["first"], extra["last"]) for extra in told()] == [(3, 3)]
 
 
 def test_a_ledger_that_counts_anew_is_told_of_all_the_same(
