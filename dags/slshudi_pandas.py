@@ -42,7 +42,7 @@ with DAG(
             rows = pa.Table.from_batches(table.read(HudiReadOptions(filters=span))).filter(expression(changes))
             frame = rows.to_pandas().groupby("user_id", as_index=False)["price"].sum()
             filesystem.create_dir(folder)
-            with filesystem.open_output_stream(f"{folder}/{changes.first}-{changes.last}.parquet") as file:
+            with filesystem.open_output_stream(f"{folder}/{changes.key.rpartition('/')[2]}.parquet") as file:
                 frame.to_parquet(file)
             return rows.num_rows
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -159,14 +161,16 @@ def _is_over(ledger: Ledger, consumer: Consumer, ended: Ended) -> bool:
 
 def _changes(ledger: Ledger, taken: Consumer) -> Changes:
     first, last = taken.confirmed + 1, taken.taken or 0
-    changes = Changes(taken.pipeline, taken.name, taken.key, first, last, taken.nonce or "")
+    changes = Changes(taken.pipeline, taken.name, taken.span, first, last, taken.nonce or "")
     if taken.of is Feed.PARTITIONS:
         changes.partitions.extend(map(CompletePartition.of, ledger.completions(taken.pipeline, first - 1, last)))
     else:
         commits = ledger.commits(taken.pipeline, first - 1, last)
         ranges = ledger.ranges_of([item.id for item in commits])
         changes.commits.extend(_commit(item, ranges.get(item.id, [])) for item in commits)
-    return changes
+    # A ledger that was lost and rebuilt counts anew: the same places may be of other commits.
+    content = json.dumps([changes.instants, [asdict(item) for item in changes.partitions]])
+    return replace(changes, key=f"{taken.span}-{hashlib.sha256(content.encode()).hexdigest()[:12]}")
 
 
 def _commit(item: Transaction, read: Sequence[Range]) -> Commit:

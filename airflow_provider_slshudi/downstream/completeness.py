@@ -8,7 +8,7 @@ from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.handover.names import BACKFILL
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Completion
-from airflow_provider_slshudi.planning.periods import Periods
+from airflow_provider_slshudi.planning.periods import Period, Periods
 
 
 def partition_of(pipeline: Pipeline) -> EventTimePartition:
@@ -36,6 +36,18 @@ def periods_of(pipeline: Pipeline) -> Periods:
     """
     partition = partition_of(pipeline)
     return Periods(partition.every, partition.timezone)
+
+
+def is_never_complete(ledger: Ledger, pipeline: Pipeline, period: Period) -> bool:
+    """Whether all was committed that the service had received in time, and a period from before the pipeline began had
+    no log; raises as `partition_of`."""
+    lateness, (mark, _) = partition_of(pipeline).lateness_seconds or 0, ledger.progress(pipeline.name)
+    began = ledger.began(pipeline.name)
+    if began is None or mark is None or period.begin >= began or mark < period.end + lateness:
+        return False
+    # The newest commits may have written to it.
+    complete(ledger, pipeline)
+    return not ledger.partitions(pipeline.name, period.begin, period.begin + 1)
 
 
 def complete(ledger: Ledger, pipeline: Pipeline) -> list[Completion]:

@@ -86,8 +86,11 @@ def subscribe(connection: Connection, pipeline: str, name: str, of: Feed, after:
         hold: seconds.
 
     Raises:
-        LedgerError: one of that name is given something else; or `after` is no place.
+        LedgerError: one of that name is given something else; or `after` is no place, `name` no name.
     """
+    if not 0 < len(name) <= models.NAME_LENGTH or not name.isprintable():
+        message = f"pipeline {pipeline}: consumer {name!r}: expected 1 to {models.NAME_LENGTH} printable characters"
+        raise LedgerError(message, pipeline=pipeline)
     reads.lock_pipeline(connection, pipeline)
     stored = consumer(connection, pipeline, name)
     if stored is not None:
@@ -141,7 +144,7 @@ def take(
             return None
     elif stored.taker != taker and stored.nonce != instead:
         raise ConsumerUnderWay(
-            f"consumer {name} of pipeline {pipeline}: run {stored.taker} has taken {stored.key} and not confirmed it; "
+            f"consumer {name} of pipeline {pipeline}: run {stored.taker} has taken {stored.span} and not confirmed it; "
             "it is given to another run once that one is over",
             pipeline=pipeline,
             consumer=name,

@@ -367,6 +367,8 @@ class Ledger:
     save_look = _writing(partition_rows.save_look)
     lose = _writing(partition_rows.lose)
     fold = _writing(partition_rows.fold)
+    announced = _reading(partition_rows.announced)
+    announce = _writing(partition_rows.announce)
     partitions = _reading(partition_rows.partitions)
     completions = _reading(partition_rows.completions)
     completions_of = _reading(partition_rows.completions_of)

@@ -89,6 +89,7 @@ pipelines = Table(
     Column("start", String(20)),
     Column("passed", BigInteger),
     Column("losses", JSON(none_as_null=True)),
+    Column("announced", BigInteger),
     Column("cleaned", String(32)),
     Column("created", UtcTime, nullable=False),
     **_MYSQL,

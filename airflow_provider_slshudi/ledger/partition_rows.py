@@ -211,6 +211,17 @@ def last_number(connection: Connection, pipeline: str) -> int:
     return int(connection.execute(query).scalar() or 0)
 
 
+def announced(connection: Connection, pipeline: str) -> int:
+    """The number of the newest completion that a task announced; 0: none was."""
+    query = select(_pipelines.c.announced).where(_pipelines.c.name == pipeline)
+    return int(connection.execute(query).scalar() or 0)
+
+
+def announce(connection: Connection, pipeline: str, number: int) -> None:
+    """Keeps that a task announced the completions up to a number, on a connection of a writing transaction."""
+    connection.execute(update(_pipelines).where(_pipelines.c.name == pipeline).values(announced=number))
+
+
 def completions(connection: Connection, pipeline: str, after: int, until: int) -> list[Completion]:
     """The completions with numbers (after, until], in order.
 

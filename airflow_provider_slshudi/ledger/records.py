@@ -526,8 +526,8 @@ class Consumer:
     changed: datetime
 
     @property
-    def key(self) -> str:
-        """What is taken, as a text that is the same each time it is given: for sinks that keep what they have."""
+    def span(self) -> str:
+        """The places of what is taken, as text."""
         return f"{self.pipeline}/{self.name}/{self.confirmed + 1}-{self.taken}"
 
     @property

@@ -102,7 +102,7 @@ def _correct(connection: Connection, known: LedgerPipeline, wanted: LedgerPipeli
     if known.source != wanted.source:
         for source_table in (models.shards, models.sightings, models.unnamed_keys):
             connection.execute(delete(source_table).where(source_table.c.pipeline == wanted.name))
-        forgotten = dict.fromkeys(("looked", "began", "start", "passed", "losses"))
+        forgotten = dict.fromkeys(("looked", "began", "start", "passed", "losses", "announced"))
         connection.execute(update(table).where(table.c.name == wanted.name).values(forgotten))
     if known.table != wanted.table:
         connection.execute(delete(models.timelines).where(models.timelines.c.pipeline == wanted.name))

@@ -11,7 +11,7 @@ from airflow.sdk import Asset, BaseOperatorLink
 
 from airflow_provider_slshudi.exceptions import BatchUnderWay, JobFailed, TransientError
 from airflow_provider_slshudi.operators.base import SCHEDULED, PipelineOperator, refuse_retries, refuse_test, slices
-from airflow_provider_slshudi.operators.events import extra_of
+from airflow_provider_slshudi.operators.events import complete_partitions, extra_of
 from airflow_provider_slshudi.operators.lineage import CommitLineageTask
 from airflow_provider_slshudi.plugins.links import SparkLink, TransactionLink
 
@@ -185,6 +185,7 @@ class SlsHudiCommitOperator(CommitLineageTask, _DriverStep):
         from airflow_provider_slshudi.transaction.steps import commit
 
         committed = commit(work, id_, token)
+        complete_partitions(work)
         self.remember(work, [committed])
         self.say_if_late(work, committed)
         done = extra_of(committed)

@@ -111,7 +111,7 @@ class SlsHudiConfirmOperator(PipelineOperator):
 
 
 class SlsHudiPartitionsOperator(PipelineOperator):
-    """Completes the partitions of event times that are, and returns these; skips where none is.
+    """Completes the partitions of event times that are, and announces those that no task did; skips where none is.
 
     A partition is complete once all logs are committed that the service received until its end and the declared
     `lateness`; it is again once late logs are. It asks the ledger alone, and not the service: the pipeline's plans do.
@@ -138,8 +138,8 @@ class SlsHudiPartitionsOperator(PipelineOperator):
         with failing_at_once():
             pipeline = settings.pipeline(self.pipeline, dag_file(context))
             ledger = LedgerHook(self.connections.ledger).ledger()
-            completed = complete(ledger, pipeline)
-        partitions = tell_partitions(self.outlets, context, ledger, pipeline, completed)
+            complete(ledger, pipeline)
+        partitions = tell_partitions(self.outlets, context, ledger, pipeline)
         if not partitions:
             raise AirflowSkipException("no partition became complete")
         return [asdict(CompletePartition.of(item)) for item in partitions]

@@ -16,6 +16,7 @@ from airflow_provider_slshudi import dagfile, settings
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.values import scheme_and_place
 from airflow_provider_slshudi.hooks.runs import AirflowRuns, this_airflow
+from airflow_provider_slshudi.operators.base import only_logged
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -107,6 +108,9 @@ def tell(outlets: Iterable[object], context: Context, work: Work, settled: Itera
         settled: transactions that this task decided.
     """
     aliases = [outlet for outlet in outlets if isinstance(outlet, AssetAlias)]
+    settled = [*settled]
+    if settled:
+        complete_partitions(work)
     if not aliases:
         return []
     asset, airflow = table_asset(work.pipeline), this_airflow()
@@ -189,13 +193,22 @@ def _is_over(context: Context, work: Work, committed: Transaction, airflow: str)
     return committed.token > 1 or bool(AirflowRuns(context["ti"])(run))
 
 
-def tell_partitions(
-    outlets: Sequence[object], context: Context, ledger: Ledger, pipeline: Pipeline, completed: list[Completion]
-) -> list[Completion]:
-    """Updates the asset of complete partitions for all that became complete since its newest event.
+def complete_partitions(work: Work) -> None:
+    """Completes the partitions that a commit made complete, for what asks the ledger; the events come later."""
+    from airflow_provider_slshudi.downstream.completeness import complete
 
-    So an event that was lost with its task, before its success, comes with the next one. Returns the partitions that
-    are told: `completed` where there is no outlet, or Airflow does not tell events.
+    if work.pipeline.lateness is not None:
+        with only_logged():
+            complete(work.ledger, work.pipeline)
+
+
+def tell_partitions(
+    outlets: Sequence[object], context: Context, ledger: Ledger, pipeline: Pipeline
+) -> list[Completion]:
+    """Updates the asset of complete partitions for all that became complete since its newest event; returns these.
+
+    So an event that was lost with its task, before its success, comes with the next one. Where there is no outlet, or
+    Airflow does not tell its events, these are all that no task announced before.
 
     Args:
         outlets: the task's. An asset has an event for each partition, with its key, where Airflow has such keys; else
@@ -203,18 +216,17 @@ def tell_partitions(
         context: Airflow's, of the task.
         ledger: the pipeline's.
         pipeline: the pipeline.
-        completed: what this task completed.
     """
     assets = [outlet for outlet in outlets if isinstance(outlet, Asset)]
     aliases = [outlet for outlet in outlets if isinstance(outlet, AssetAlias)]
-    if not assets and not aliases:
-        return completed
     asset = partitions_asset(pipeline)
     # By an asset of one's own events of its own tell how far it is: the pipeline's may have none.
-    partitions = _untold_partitions(next(iter(assets), asset), ledger, pipeline.name, completed)
+    with_events = next(iter(assets), asset) if assets or aliases else None
+    partitions = _untold_partitions(with_events, ledger, pipeline.name)
     if not partitions:
         return []
-    extra = extra_of_partitions(partitions)
+    ledger.announce(pipeline.name, partitions[-1].number)
+    extra = {"pipeline": pipeline.name, **extra_of_partitions(partitions)}
     values = [item.value for item in partitions]
     _log.info("asset %s is updated for the partitions %s", asset.name, ", ".join(values))
     has_keys = True
@@ -231,6 +243,17 @@ def tell_partitions(
     return partitions
 
 
+def completed_lately(work: Work) -> bool:
+    """Whether a partition became complete so lately that its event may have died with its task."""
+    from airflow_provider_slshudi.ledger.records import Feed, is_within
+
+    if work.pipeline.lateness is None:
+        return False
+    ledger, name = work.ledger, work.pipeline.name
+    newest = ledger.newest(name, Feed.PARTITIONS)
+    return any(is_within(item.at, _RESERVED, ledger.now()) for item in ledger.completions(name, newest - 1, newest))
+
+
 def extra_of_partitions(partitions: Sequence[Completion]) -> dict[str, Any]:
     """What the event of partitions says that became complete: the numbers of the first and the last of these
     completions, and of each partition how often it was completed, and its rows."""
@@ -238,15 +261,20 @@ def extra_of_partitions(partitions: Sequence[Completion]) -> dict[str, Any]:
     return {"first": partitions[0].number, "last": partitions[-1].number, "partitions": by_value}
 
 
-def _untold_partitions(asset: Asset, ledger: Ledger, pipeline: str, completed: list[Completion]) -> list[Completion]:
-    """The oldest that became complete since the asset's newest event."""
+def _untold_partitions(asset: Asset | None, ledger: Ledger, pipeline: str) -> list[Completion]:
+    """The oldest that became complete since the asset's newest event; or, without an asset, were never announced."""
     from airflow_provider_slshudi.ledger.records import Feed
 
+    last = ledger.announced(pipeline)
     try:
-        last = next((int(extra["last"]) for extra in _extras(asset, _EVENTS) if "last" in extra), 0)
+        extras = _extras(asset, _EVENTS) if asset is not None else None
     except (AirflowRuntimeError, ImportError) as error:
-        _log.warning("Airflow does not tell the events of asset %s: %s", asset.name, error)
-        return completed
+        _log.warning("Airflow does not tell the events of asset %s: %s", asset and asset.name, error)
+        extras = None
+    if extras is not None:
+        numbers = [int(extra["last"]) for extra in extras if extra.get("pipeline") == pipeline and "last" in extra]
+        # Several pipelines may have one asset: behind so many events of others this one's own are not known.
+        last = numbers[0] if numbers else last if len(extras) == _EVENTS else 0
     since, newest = ledger.now() - _LONGEST, ledger.newest(pipeline, Feed.PARTITIONS)
     # A ledger that was lost counts anew.
     after = last if last <= newest else 0
@@ -275,4 +303,4 @@ def _extras(asset: Asset, limit: int | None = None, after: datetime | None = Non
         events = events.limit(limit)
     if after is not None:
         events = events.after(after.isoformat())
-    return [event.extra for event in events if event.extra]
+    return [event.extra or {} for event in events]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,14 @@ from airflow_provider_slshudi.operators.base import (
     signal,
     slices,
 )
-from airflow_provider_slshudi.operators.events import extra_of, table_asset, tell, tell_partitions
+from airflow_provider_slshudi.operators.events import (
+    complete_partitions,
+    completed_lately,
+    extra_of,
+    table_asset,
+    tell,
+    tell_partitions,
+)
 from airflow_provider_slshudi.operators.lineage import CommitLineageTask
 from airflow_provider_slshudi.plugins.links import PipelineLink, SparkLink, TransactionLink
 
@@ -48,7 +56,7 @@ if TYPE_CHECKING:
     from airflow_provider_slshudi.config.pipeline import Pipeline
     from airflow_provider_slshudi.hooks.work import Works
     from airflow_provider_slshudi.ledger.ledger import Ledger
-    from airflow_provider_slshudi.ledger.records import Completion, Transaction
+    from airflow_provider_slshudi.ledger.records import Transaction
     from airflow_provider_slshudi.transaction.context import Work
     from airflow_provider_slshudi.transaction.dangling import Ended
     from airflow_provider_slshudi.transaction.news import News
@@ -73,7 +81,7 @@ class SlsHudiLookOperator(ConnectedTask, BaseOperator):
     """
 
     template_fields: Sequence[str] = ("pipelines", *settings.CONNECTIONS)
-    _completed: list[tuple[Work, list[Completion]]]
+    _has_completed = False
 
     def __init__(
         self,
@@ -93,7 +101,6 @@ class SlsHudiLookOperator(ConnectedTask, BaseOperator):
     def execute(self, context: Context) -> list[str]:
         """Looks."""
         refuse_test()
-        self._completed = []
         from airflow_provider_slshudi.hooks.work import Works
         from airflow_provider_slshudi.sls.faults import PERSON
         from airflow_provider_slshudi.transaction.context import Run
@@ -107,13 +114,15 @@ class SlsHudiLookOperator(ConnectedTask, BaseOperator):
         end_with_supervisor()
         due_pipelines, watched = self._found(works, ended, context)
         for seconds in slices(self, context, self.wait):
-            if due_pipelines or self._completed:
+            if due_pipelines or self._has_completed:
                 break
             await_news(watched, seconds)
             due_pipelines, watched = self._found(works, ended, context)
-        for work, completed in self._completed:
+        for work in watched:
             with only_logged():
-                tell_partitions(self.outlets, context, work.ledger, work.pipeline, completed)
+                # Also what died with its task a moment ago.
+                if completed_lately(work):
+                    tell_partitions(self.outlets, context, work.ledger, work.pipeline)
         self.log.info("%d of %d pipelines have something to do", len(due_pipelines), len(self.pipelines))
         return due_pipelines[: conf.getint("core", "max_map_length", fallback=1024)]
 
@@ -167,8 +176,8 @@ class SlsHudiLookOperator(ConnectedTask, BaseOperator):
         pipeline_news = news(work, ended)
         if pipeline_news is None:
             # A task of its own would do that.
-            if work.pipeline.lateness is not None and (completed := complete(work.ledger, work.pipeline)):
-                self._completed.append((work, completed))
+            if work.pipeline.lateness is not None and complete(work.ledger, work.pipeline):
+                self._has_completed = True
             with only_logged():
                 signal(work)
         return pipeline_news
@@ -251,7 +260,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
         from airflow_provider_slshudi.config.values import pause
         from airflow_provider_slshudi.transaction.backlog import is_left
 
-        limit = work.pipeline.batch.drain
+        limit, work = work.pipeline.batch.drain, replace(work, drains=True)
         until = began + (0.0 if limit is None else pause(limit).total_seconds())
         while time.monotonic() < until and is_left(work):
             try:
@@ -312,6 +321,7 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
                 if isinstance(error, Exception):
                     self._decide(work, planned, context)
             raise
+        complete_partitions(work)
         self.remember(work, [*(batch.transaction for batch in self._batches), committed])
         self.say_if_late(work, committed)
         done = extra_of(committed)
@@ -348,8 +358,8 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
         if work.pipeline.lateness is None:
             return
         with only_logged():
-            completed = complete(work.ledger, work.pipeline)
-            if tell_partitions(self.outlets, context, work.ledger, work.pipeline, completed):
+            complete(work.ledger, work.pipeline)
+            if tell_partitions(self.outlets, context, work.ledger, work.pipeline):
                 self._tells = True
 
     def _committed(self, work: Work, planned: Transaction) -> Transaction:

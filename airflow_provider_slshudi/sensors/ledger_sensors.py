@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.triggers.base import BaseTrigger
 
+    from airflow_provider_slshudi.config.pipeline import Pipeline
     from airflow_provider_slshudi.planning.periods import Period
 
 _TIME: TypeAdapter[datetime] = TypeAdapter(AwareDatetime)
@@ -115,23 +116,26 @@ class SlsHudiPartitionSensor(_LedgerSensor):
     _awaited_partition = "", 0
 
     def _look(self, context: Context) -> PokeReturnValue:
+        from airflow_provider_slshudi.downstream.completeness import is_never_complete
         from airflow_provider_slshudi.ledger.records import PartitionState
 
-        name, period = self._period(context)
+        pipeline, period = self._period(context)
+        name = pipeline.name
         self._awaited_partition = name, period.begin
         ledger = LedgerHook(self.connections.ledger).ledger_as_it_is()
         item = next(iter(ledger.partitions(name, period.begin, period.begin + 1)), None)
+        is_never = is_never_complete(ledger, pipeline, period) if item is None else item.state is PartitionState.PARTIAL
+        if is_never:
+            raise AirflowFailException(
+                f"partition {period.value} of pipeline {name} began before the first log that the pipeline reads: it "
+                "is never complete. Wait for a later one"
+            )
         if item is None or item.is_awaited:
             return PokeReturnValue(is_done=False)
-        if item.state is PartitionState.PARTIAL:
-            raise AirflowFailException(
-                f"partition {item.value} of pipeline {name} began before the first log that the pipeline reads: it is "
-                "never complete. Wait for a later one"
-            )
         figures = {"times": item.times, "rows": item.rows, "gaps": item.gaps}
         return PokeReturnValue(is_done=True, xcom_value={"partition": item.value, **figures})
 
-    def _period(self, context: Context) -> tuple[str, Period]:
+    def _period(self, context: Context) -> tuple[Pipeline, Period]:
         from airflow_provider_slshudi.downstream.completeness import periods_of
 
         pipeline = settings.pipeline(self.pipeline, dag_file(context))
@@ -143,11 +147,11 @@ class SlsHudiPartitionSensor(_LedgerSensor):
                 moment = _TIME.validate_python(self.time)
             except ValidationError:
                 raise self._wrong("time", self.time, "expected a time with its zone") from None
-            return pipeline.name, periods.at(int(moment.timestamp()))
+            return pipeline, periods.at(int(moment.timestamp()))
         period = periods.of(str(self.partition))
         if period is None:
             raise self._wrong("partition", self.partition, f"expected the value of one {periods.every}")
-        return pipeline.name, period
+        return pipeline, period
 
     def _wrong(self, field: str, value: object, reason: str) -> ConfigError:
         return ConfigError(f"task {self.task_id}: {field}: {value!r}: {reason}", source=self.task_id, field=field)

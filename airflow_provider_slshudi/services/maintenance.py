@@ -58,7 +58,7 @@ def clean(work: Work) -> Cleaned:
         LedgerAhead, LedgerLost, ForeignWrite, PipelineConflict: a person has to look; nothing was done.
     """
     register(work)
-    done = _clean(work, fit, needed_by_consumers(work))
+    done = _clean(work, fit, needed_by_consumers)
     aside = aside_of(work)
     if aside is None:
         return done
@@ -75,10 +75,10 @@ def needed_by_consumers(work: Work) -> str:
     return min((hold.instant for hold in holds if hold.instant is not None), default="")
 
 
-def _clean(work: Work, fit: Callable[[Work], bool], needed: str = "") -> Cleaned:
+def _clean(work: Work, fit: Callable[[Work], bool], needed: Callable[[Work], str] = lambda _: "") -> Cleaned:
     with work.lease() as lease:
         reach(Point.CLEAN_LEASED)
-        planned = _planned(work, lease, needed) if fit(work) else None
+        planned = _planned(work, lease, needed(work)) if fit(work) else None
     if planned is None:
         return Cleaned(None, 0, 0)
     plan = _plan(work, planned)

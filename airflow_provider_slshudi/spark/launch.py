@@ -16,7 +16,7 @@ from airflow_provider_slshudi.handover.job_order import JobOrder, Verb, Where
 from airflow_provider_slshudi.handover.messages import Job
 from airflow_provider_slshudi.spark import python_archive
 from airflow_provider_slshudi.spark.packages import spark_home, spark_version
-from airflow_provider_slshudi.spark.resident import Resident, end_stopped, idle_seconds
+from airflow_provider_slshudi.spark.resident import IDLE, OWNER, Resident, end_stopped, idle_seconds
 from airflow_provider_slshudi.spark.runtime import (
     LOCAL_CONF,
     LOCAL_ENVIRONMENT,
@@ -45,6 +45,8 @@ RESIDENT_APPEND_BYTES = 512 << 20
 """Raw bytes of the largest batch that a resident process appends: others wait while it is busy (decision 0036)."""
 RESIDENT_UPSERT_BYTES = 64 << 20
 """The same of a table with upserts: each task holds its bucket's rows."""
+_FOLLOWING_SECONDS = 60.0
+"""How long a resident process of a pipeline's own waits for the batch that follows."""
 
 
 class Launcher(Protocol):
@@ -114,16 +116,25 @@ def submission(verb: Verb, order: JobOrder, master: str, cluster: bool = False) 
 def stays(verb: Verb, order: JobOrder, master: str) -> bool:
     """Whether a resident process can do a job as well as a driver of its own under `master`.
 
-    It can append a small batch under a local master, where that is Python's work alone and no settings are given.
-    A small upsert of a Copy-On-Write table may write gigabytes.
+    It can append a small batch under a local master, where that is Python's work alone and no settings are given; and
+    one of its own can append large ones that follow one another. A small upsert of a Copy-On-Write table may write
+    gigabytes.
     """
     if verb is not Verb.APPEND:
         return not verb.is_distributed
-    pipeline = order.described
-    most = RESIDENT_APPEND_BYTES if pipeline.table.upsert is None else RESIDENT_UPSERT_BYTES
-    small = order.size is not None and order.size <= most
+    pipeline, fits = order.described, _is_small(order) or _has_own(order)
     rewrites = pipeline.table.upsert is not None and pipeline.table.type == "copy_on_write"
-    return small and not rewrites and master.startswith("local") and not pipeline.checks and not pipeline.spark.conf
+    return fits and not rewrites and master.startswith("local") and not pipeline.checks and not pipeline.spark.conf
+
+
+def _is_small(order: JobOrder) -> bool:
+    most = RESIDENT_APPEND_BYTES if order.described.table.upsert is None else RESIDENT_UPSERT_BYTES
+    return order.size is not None and order.size <= most
+
+
+def _has_own(order: JobOrder) -> bool:
+    """Whether it has a resident process of its pipeline's own, since it would hold up others' jobs for long."""
+    return order.follows and order.described.table.upsert is None and not _is_small(order)
 
 
 def job_name(verb: Verb, order: JobOrder) -> str:
@@ -172,6 +183,9 @@ class SubprocessLauncher:
             return False
         submitted = submission(verb, order, RESIDENT)
         variables = for_children(os.environ) | submitted.environment
+        if verb is Verb.APPEND and _has_own(order):
+            submitted.conf["spark.master"] = master
+            variables |= {OWNER: order.described.name, IDLE: str(_FOLLOWING_SECONDS)}
         longest = RESIDENT_APPEND_SECONDS if verb is Verb.APPEND else RESIDENT_JOB_SECONDS
         seconds = order.until - clock() if order.until else longest
         return self._resident.run(submitted.conf, variables, job, seconds, session)

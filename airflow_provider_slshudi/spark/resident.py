@@ -35,6 +35,8 @@ from airflow_provider_slshudi.system.processes import clock, for_children
 
 IDLE = "SLSHUDI_RESIDENT_SECONDS"
 """The variable that says how long an idle resident process stays; 0 means that there is none."""
+OWNER = "SLSHUDI_RESIDENT_OWNER"
+"""The variable that names the pipeline to which a resident process belongs; without it one is there for all."""
 IDLE_SECONDS = 600.0
 """The default: longer than those pauses between batches, and between open and commit, that are worth keeping a JVM."""
 HANDSHAKE_SECONDS = 5.0
@@ -334,11 +336,12 @@ def _start(place: Place, conf: Mapping[str, str], environment: Mapping[str, str]
     Raises:
         OSError: the process did not begin to serve.
     """
-    command = [str(Path(environment["SPARK_HOME"]) / "bin" / "spark-submit"), "--master", "local[2]"]
+    master = conf.get("spark.master", "local[2]")
+    command = [str(Path(environment["SPARK_HOME"]) / "bin" / "spark-submit"), "--master", master]
     command += ["--name", "slshudi resident"]
     for key, value in conf.items():
         command += ["--conf", f"{key}={value}"]
-    command += [_DRIVER, str(place.socket), place.identity, str(idle_seconds(environment))]
+    command += [_DRIVER, str(place.socket), place.identity, str(idle_seconds(environment)), master]
     with place.log.open("wb") as log:
         starter = subprocess.Popen(
             ["/bin/sh", "-c", '"$@" &', "sh", *command],

@@ -85,7 +85,8 @@ def _no_catalog(connection: str) -> dict[str, str]:
 class Work:
     """A pipeline and all that its steps touch; `connect` makes the source's client when needed.
 
-    `iceberg_catalog` gives pyiceberg's properties of the catalog that a connection leads to.
+    `iceberg_catalog` gives pyiceberg's properties of the catalog that a connection leads to. `drains`: its batches
+    follow one another, as long as logs are left.
     """
 
     pipeline: Pipeline
@@ -94,6 +95,7 @@ class Work:
     connect: Callable[[], LogService]
     run: Run
     iceberg_catalog: Callable[[str], Mapping[str, str]] = _no_catalog
+    drains: bool = False
 
     @cached_property
     def storage(self) -> Storage:

@@ -143,6 +143,7 @@ class History:
             self._backfill: 2,
             self._abort: 1,
             self._lose: self.is_lossy,
+            self._turn_over: 0.3 * self.is_lossy,
         }
         self.service.failing = self.rng.choice((0.0, 0.3)) if self.is_faulty else 0.0
         self.rng.choices([*acts], [*acts.values()])[0]()
@@ -166,7 +167,9 @@ class History:
             now = self.clock.true
             told = (now, now - rng.uniform(0, 30), now - rng.uniform(0, 2 * self.lateness + HOUR))
             wrong = (now - rng.uniform(0, 8 * HOUR), now + rng.uniform(0, 2 * HOUR), now - 10_000 * DAY)
-            event = rng.choices((*told, *wrong), (20, 40, 15, 5, 5, 0.3))[0]
+            # As when one is lost and another one, which is a day late, is not.
+            late = now - rng.uniform(0, 2) * DAY
+            event = rng.choices((*told, *wrong, late), (20, 40, 15, 5, 5, 0.3, 3))[0]
             self.service.put(rng.choice(alive), int(event))
 
     def _wait(self) -> None:
@@ -194,6 +197,15 @@ class History:
 
     def _lose(self) -> None:
         self._pass(self.rng.uniform(0.3, 1.5) * DAY)
+
+    def _turn_over(self) -> None:
+        """A shard comes, takes logs, and goes, while no run looks."""
+        if len(self.service.shards) < 12:
+            self.service.split(self.rng.choice(self.service.open))
+            passing, now = self.service.open[-1], int(self.clock.true)
+            self.service.put(passing, now - self.rng.randrange(HOUR))
+            self.service.split(passing)
+            self._pass(self.rng.uniform(1, 1.5) * DAY)
 
     # What the package does.
 

@@ -9,7 +9,15 @@ import pytest
 
 from tests.downstream.histories import drawn
 
-_FOUND = [("idle-shards", 7), ("ledgers-clock", 9), ("before-folding", 1), ("new-shards", 1)]
+_FOUND = [
+    ("idle-shards", 19),
+    ("ledgers-clock", 9),
+    ("before-folding", 1),
+    ("new-shards", 11),
+    ("expired-logs", 18),
+    ("gone-shards", 23),
+    ("untold-losses", 152),
+]
 """Guards, and the seed of a history that finds that it is left out."""
 
 

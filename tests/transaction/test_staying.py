@@ -19,6 +19,7 @@ from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
 from airflow_provider_slshudi.hudi.layout import Phase
 from airflow_provider_slshudi.ledger.records import State
 from airflow_provider_slshudi.planning.windows import MOST_BYTES_PER_GROUP
+from airflow_provider_slshudi.spark import launch
 from airflow_provider_slshudi.spark.launch import (
     RESIDENT,
     RESIDENT_APPEND_BYTES,
@@ -27,6 +28,7 @@ from airflow_provider_slshudi.spark.launch import (
     stays,
     submission,
 )
+from airflow_provider_slshudi.spark.resident import OWNER
 from airflow_provider_slshudi.spark.runtime import DAEMON
 from airflow_provider_slshudi.transaction import plan, steps
 from airflow_provider_slshudi.transaction.decisions import Decision
@@ -138,6 +140,27 @@ def test_rows_of_both_ways_are_counted_exactly(folder: Path, scenario: Callable[
     assert told.appends() == [False, True, True, True]
 
 
+def test_large_batches_that_follow_one_another_have_one_process_of_their_own(
+    folder: Path, scenario: Callable[..., Scenario], told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "_FOLLOWING_SECONDS", 10.0)
+    pipeline = scenario(shards=1, launcher=told)
+    pipeline = replace(pipeline, work=replace(pipeline.work, drains=True))
+    for number in range(2):
+        pipeline.put(UNKNOWN, first=UNKNOWN * number)
+        monkeypatch.setattr(launch, "RESIDENT_APPEND_BYTES", number)
+        assert pipeline.batch(f"run-{number}").state is State.COMMITTED
+    assert told.appends() == [True, True]
+    assert_exact(pipeline, 2 * UNKNOWN)
+
+    def own() -> list[psutil.Process]:
+        return [process for process in drivers(folder) if OWNER in process.environ()]
+
+    assert len({process.environ()[OWNER] for process in own()}) == 1 and len(own()) == 2, "a JVM, and its Python"
+    until("it ends, since no batch follows", lambda: not own())
+    assert drivers(folder), "what serves all jobs stays"
+
+
 def test_what_a_task_refuses_is_told_and_no_other_task_of_it_goes_on(
     folder: Path, scenario: Callable[..., Scenario], told: Told
 ) -> None:
@@ -187,17 +210,26 @@ def test_an_append_ends_with_the_task_that_asked_for_it_and_is_undone(
         (RESIDENT_APPEND_BYTES, "local[2]", {}, True),
         (RESIDENT_APPEND_BYTES + 1, "local[2]", {}, False),
         (None, "local[2]", {}, False),
+        (None, "spark://host:7077", {}, False),
         (1.0, "spark://host:7077", {}, False),
         (1.0, "local[2]", {"spark": {"conf": {"spark.driver.memory": "4g"}}}, False),
         (1.0, "local[2]", {"checks": [{"name": "dear", "every": "price > 1"}]}, False),
     ],
-    ids=["small", "larger", "unknown", "a cluster's", "own settings", "checks"],
+    ids=["small", "larger", "unknown", "unknown, a cluster's", "a cluster's", "own settings", "checks"],
 )
 def test_what_stays_and_what_has_a_driver_of_its_own(
     tmp_path: Path, size: float | None, master: str, changes: dict[str, Any], stayed: bool
 ) -> None:
     order = JobOrder(ad_events(tmp_path, **changes).model_dump(mode="json"), size=size)
     assert stays(Verb.APPEND, order, master) is stayed
+
+
+@pytest.mark.parametrize(("described", "stayed"), [(ad_events, True), (upserted_often, False)], ids=["", "an upsert"])
+def test_a_large_batch_stays_where_others_follow_it(
+    tmp_path: Path, described: Callable[..., Any], stayed: bool
+) -> None:
+    order = JobOrder(described(tmp_path).model_dump(mode="json"), follows=True)
+    assert stays(Verb.APPEND, order, "local[8]") is stayed
 
 
 @pytest.mark.parametrize(

@@ -113,12 +113,12 @@ def _prepared(spark: SparkContext, channel: Channel) -> Gateway:
 
 
 @contextmanager
-def control_context() -> Iterator[SparkContext]:
+def control_context(master: str = "local[2]") -> Iterator[SparkContext]:
     """A SparkContext on this machine, also if spark-submit was given another master: a commit needs no cluster."""
     from pyspark import SparkConf, SparkContext
 
     driver_jvm()
-    with SparkContext(conf=SparkConf().setMaster("local[2]")) as spark:
+    with SparkContext(conf=SparkConf().setMaster(master)) as spark:
         spark.setLogLevel("WARN")
         quiet(spark._jvm)
         require_world(spark._jvm)

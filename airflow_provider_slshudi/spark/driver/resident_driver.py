@@ -1,4 +1,4 @@
-"""The application of a resident process, see `spark.resident`: `SOCKET IDENTITY IDLE_SECONDS`.
+"""The application of a resident process, see `spark.resident`: `SOCKET IDENTITY IDLE_SECONDS MASTER`.
 
 It serves one request at a time. It ends after IDLE_SECONDS without a request that it accepted, after many requests,
 after one that failed with an error that is not the package's own, or after an append that failed. While a request runs,
@@ -175,7 +175,7 @@ def main(arguments: list[str]) -> None:
     """Serves, then ends the driver."""
     without_pandas()
     path, identity, idle = Path(arguments[0]), arguments[1], float(arguments[2])
-    with control_context() as spark:
+    with control_context(arguments[3]) as spark:
         jvm = spark._jvm
         # It takes seconds on a busy machine, and who knows that it is ready waits less.
         server = Server(spark, identity)

@@ -20,8 +20,9 @@ from airflow_provider_slshudi import (
     table_asset,
 )
 from airflow_provider_slshudi.exceptions import ConfigError, ConsumerUnderWay, LedgerError
-from airflow_provider_slshudi.ledger.records import Feed
+from airflow_provider_slshudi.ledger.records import Feed, Transaction
 from airflow_provider_slshudi.operators import events
+from airflow_provider_slshudi.operators.batch import SlsHudiCommitOperator
 from airflow_provider_slshudi.operators.events import partitions_alias
 from tests.airflow.operators.runs import AssetEvents, added, in_run
 from tests.commits import HOUR, Committing, hour
@@ -47,7 +48,7 @@ def confirm(changes: Any) -> None:
 def test_a_consumer_is_given_each_commit_once(hourly: Committing) -> None:
     first, second = hourly.commit(0, 1, rows=3), hourly.commit(1)
     changes = taken()
-    assert (changes["key"], changes["first"], changes["last"]) == ("ad_events/report/1-2", 1, 2)
+    assert changes["key"].startswith("ad_events/report/1-2-") and (changes["first"], changes["last"]) == (1, 2)
     assert [item["instant"] for item in changes["commits"]] == [first.instant, second.instant]
     assert changes["commits"][0]["partitions"] == {f"event_hour={hour(0)}": 3, f"event_hour={hour(1)}": 3}
     assert (changes["commits"][0]["rows"], changes["commits"][0]["ranges"]) == (6, [[0, 0, 1]])
@@ -187,7 +188,7 @@ def test_each_complete_partition_has_an_event_with_its_key_and_all_have_one_with
     hourly.look(2 * HOUR + 300)
     of_hours = {hour(0): {"times": 1, "rows": 7}, hour(1): {"times": 1, "rows": 0}}
     (extra,) = told()
-    assert extra == {"first": 1, "last": 2, "partitions": of_hours}
+    assert extra == {"pipeline": "ad_events", "first": 1, "last": 2, "partitions": of_hours}
     asset_events.add(extra)
     assert told() == []
 
@@ -206,14 +207,42 @@ def test_an_event_that_died_with_its_task_is_sent_by_the_next_run_and_only_once(
     assert told() == []
 
 
-def test_an_airflow_that_does_not_tell_its_events_is_sent_what_this_task_completed(
-    hourly: Committing, told: Callable[[], list[dict[str, Any]]], asset_events: AssetEvents
+def commit_task_of(batch: Transaction) -> SlsHudiCommitOperator:
+    planned = {"transaction": batch.id, "token": batch.token}
+    return SlsHudiCommitOperator(task_id="commit", pipeline="ad_events", transaction=planned)
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["", "an Airflow that does not tell its events"])
+def test_a_commit_completes_partitions_whose_event_comes_with_the_last_task(
+    hourly: Committing, told: Callable[[], list[dict[str, Any]]], asset_events: AssetEvents, answers: bool
 ) -> None:
-    asset_events.answers = False
+    """Between the two are catalogs and mirrors, which may fail, and batches that drain a backlog."""
+    asset_events.answers = answers
+    batch = hourly.commit(0)
+    hourly.look(COMPLETE)
+    context = in_run(("tail", "run-1"))
+    commit_task_of(batch).execute(context)
+    assert hourly.ledger.newest("ad_events", Feed.PARTITIONS) == 1
+    (extra,) = told()
+    assert extra["last"] == 1
+    asset_events.add(extra)
+    assert told() == []
+
+
+@pytest.mark.parametrize("others", [1, events._EVENTS])
+def test_an_asset_that_several_pipelines_have_tells_each_what_is_its_own(
+    hourly: Committing, asset_events: AssetEvents, others: int
+) -> None:
+    ours = Asset("hours of all")
     hourly.commit(0)
     hourly.look(COMPLETE)
-    assert [extra["last"] for extra in told()] == [1]
-    assert told() == []
+    context = in_run(("tail", "run-1"))
+    assert completed(context, [ours]) == [hour(0)]
+    asset_events.add({**context["outlet_events"][ours].extra})
+    for number in range(others):
+        asset_events.add({"pipeline": "clicks", "first": number + 7, "last": number + 7, "partitions": {}})
+    hourly.look(COMPLETE + HOUR)
+    assert completed(in_run(("tail", "run-2")), [ours]) == [hour(1)]
 
 
 @pytest.mark.parametrize("longest", [events._LONGEST, timedelta()], ids=["soon", "after a week"])
@@ -239,7 +268,7 @@ def test_many_partitions_are_told_by_several_runs(
 def test_a_ledger_that_counts_anew_is_told_of_all_the_same(
     hourly: Committing, told: Callable[[], list[dict[str, Any]]], asset_events: AssetEvents
 ) -> None:
-    asset_events.add({"first": 900, "last": 900, "partitions": {}})
+    asset_events.add({"pipeline": "ad_events", "first": 900, "last": 900, "partitions": {}})
     hourly.commit(0)
     hourly.look(COMPLETE)
     assert [extra["last"] for extra in told()] == [1]

@@ -461,6 +461,10 @@ def test_an_hour_that_is_complete_without_a_new_log_is_told_by_the_look(
     assert later.execute(context) == [], "no task of its own is needed"
     (extra,) = added(context, alias)
     assert extra["partitions"][begun.value] == {"times": 1, "rows": 3}
+    # That task died before its success.
+    context = in_run(("fleet", "run-2b"))
+    SlsHudiLookOperator(task_id="look", pipelines=["ad_events"], outlets=[alias]).execute(context)
+    assert added(context, alias) == [extra]
     asset_events.add(extra)
     again = in_run(("fleet", "run-3"))
     assert SlsHudiLookOperator(task_id="look", pipelines=["ad_events"], outlets=[alias]).execute(again) == []
@@ -505,6 +509,24 @@ def test_a_full_batch_is_followed_by_the_next_in_the_same_task_each_with_its_eve
     task.execute(context)
     assert len(steps_that_commit) == 4
     assert [extra["transaction"] for extra in added(context, AssetAlias("settled"))] == steps_that_commit
+
+
+def test_each_batch_of_a_task_completes_partitions_for_what_asks_the_ledger(
+    put: Callable[[int], None], pipelines: Path, steps_that_commit: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, commits_before = pipelines / "ad_events.yaml", list[int]()
+    source = yaml.safe_load(file.read_text(encoding="utf-8"))["source"]
+    write_hourly(file, pipelines.parent / "lake" / "ad_events", source=source)
+    with_batch(pipelines, drain="1h")
+
+    def complete(*_: object) -> list[object]:
+        commits_before.append(len(steps_that_commit))
+        return []
+
+    monkeypatch.setattr("airflow_provider_slshudi.downstream.completeness.complete", complete)
+    put(3)
+    batch().execute(in_run(FLEET))
+    assert commits_before == [1, 2, 3, 3]
 
 
 def test_without_a_time_for_it_or_beyond_it_the_next_run_reads_what_is_left(
