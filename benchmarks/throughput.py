@@ -104,11 +104,15 @@ def measured(run: Callable[[], Any], server: int) -> Spent:
     with Watch(look, LOOK_SECONDS) as watch:
         run()
         wall = time.monotonic() - began
-        # What lost its parent is a child of this process now (`adopt_orphans`).
-        while left := [child for child in this.children() if child.pid != server]:
-            psutil.wait_procs(left, timeout=60)
+        outlive_children(server)
     own = _cpu(this) - before - watch.cpu
     return {"cpu": own + sum(took.values()), "wall": wall, "server": _cpu(psutil.Process(server)) - serving}
+
+
+def outlive_children(server: int) -> None:
+    """Waits until none is there but the server; what lost its parent is a child of this process (`adopt_orphans`)."""
+    while left := [child for child in psutil.Process().children() if child.pid != server]:
+        psutil.wait_procs(left, timeout=60)
 
 
 def _cpu(process: psutil.Process) -> float:
