@@ -29,6 +29,8 @@ from airflow_provider_slshudi.planning.watermark import Mark, ShardState, kept, 
 
 _COMMITS, _PERIODS = 500, 1_000
 """The most commits that one fold takes, and ended periods of which it adds those that no commit wrote to."""
+_LOSSES = 100
+"""How many losses are kept apart; older ones count as one, for partitions that begin before the last of them."""
 _ACT_HOLDS = timedelta(days=1)
 """How long an act that did not end holds up the partitions that it writes to."""
 _pipelines, _partitions, _completions = models.pipelines, models.partitions, models.completions
@@ -117,7 +119,8 @@ def lose(connection: Connection, pipeline: str, before: int, shards: int) -> Non
     reads.lock_pipeline(connection, pipeline)
     is_it, table = _pipelines.c.name == pipeline, _partitions.c
     losses = connection.execute(select(_pipelines.c.losses).where(is_it)).scalar() or []
-    connection.execute(update(_pipelines).where(is_it).values(losses=[*losses, [before, shards]]))
+    bounded = _bounded([*(Loss(*loss) for loss in losses), Loss(before, shards)])
+    connection.execute(update(_pipelines).where(is_it).values(losses=bounded))
     awaited = (table.pipeline == pipeline, table.state.in_(_AWAITED), table.begin < before)
     connection.execute(update(_partitions).where(*awaited).values(gaps=table.gaps + shards))
 
@@ -199,7 +202,7 @@ def fold(
     names = [name for name in PartitionRow.__dataclass_fields__ if name != "value"]
     stored = [{"pipeline": pipeline, **asdict(item)} | _names(item) for item in changed]
     upsert(connection, _partitions, stored, names)
-    values = {"folded": folded, "passed": passed, "losses": losses or None}
+    values = {"folded": folded, "passed": passed, "losses": _bounded(losses) or None}
     connection.execute(update(_pipelines).where(table.name == pipeline).values(values))
     return Folded(completions, has_more)
 
@@ -351,6 +354,12 @@ def _commit(
 def _new(periods: Iterable[Period], since: int | None, losses: Sequence[Loss]) -> dict[str, PartitionRow]:
     """Partitions that are not there yet, with the losses since these began."""
     return {period.value: _lost(PartitionRow.empty(period, since), losses) for period in periods}
+
+
+def _bounded(losses: Iterable[Loss]) -> list[Loss]:
+    in_order = sorted(losses)
+    older = in_order[:-_LOSSES]
+    return [*([Loss(older[-1].before, sum(loss.ranges for loss in older))] if older else ()), *in_order[-_LOSSES:]]
 
 
 def _lost(item: PartitionRow, losses: Iterable[Loss]) -> PartitionRow:

@@ -351,6 +351,18 @@ def test_a_clock_of_the_ledger_that_is_behind_hides_no_gap(world: World, monkeyp
     assert [(item.value[-2:], item.gaps) for item in world.fold()] == [("08", 1), ("09", 1)]
 
 
+def test_of_many_losses_the_oldest_count_as_one_and_none_is_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_rows, "_LOSSES", 2)
+    for hour_of_loss in (NINE, TEN, ELEVEN, TWELVE):
+        world.ledger.lose(PIPELINE, hour_of_loss - 60, 1)
+    world.look(TWELVE + HOUR + LATENESS, {0: 50})
+    world.commit({begin: 10 for begin in (EIGHT, NINE, TEN, ELEVEN, TWELVE)})
+    gaps = [(item.value[-2:], item.gaps) for item in world.fold()]
+    assert gaps == [("08", 4), ("09", 4), ("10", 2), ("11", 1), ("12", 0)], "09 has the one of 08 as well"
+
+
 def test_an_hour_that_was_lost_whole_is_not_told_as_one_without_logs(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
