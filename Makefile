@@ -3,7 +3,7 @@ VENV := .venv
 # Many tests wait for processes that they start, so three files go on at a time on two cores; the longest come first.
 TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo dist airflows docs test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos handoff topology hosts outage starts kubernetes crash-matrix crash-matrix-s3 crash-matrix-hdfs canary histories worlds disks differential readers fuzz bench bench-fixed bench-consumers bench-fleet bench-sustained bench-exactness bench-backlog bench-growth bench-skipping bench-upsert constraints clean
+.PHONY: help setup demo dist airflows docs test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos handoff topology hosts outage starts kubernetes crash-matrix crash-matrix-s3 crash-matrix-hdfs canary histories worlds disks differential readers fuzz bench bench-fixed bench-consumers bench-partitions bench-fleet bench-sustained bench-exactness bench-backlog bench-growth bench-skipping bench-upsert constraints clean
 
 help: ## Show this help
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 18
@@ -147,6 +147,9 @@ soak-upsert: setup ## Two hundred batches of upserts with processes killed at ra
 
 bench-consumers: setup ## What a hundred consumers pay for the next commits after a hundred thousand; what a fold costs over a thousand shards
 	@$(VENV)/bin/python benchmarks/consumers.py
+
+bench-partitions: setup ## How soon a DAG starts behind the commit that completes its hour, over twenty hours of a real scheduler
+	@$(VENV)/bin/python -m tests.airflow.partition_starts
 
 bench-backlog: setup ## 20 GB behind while logs keep coming, drained by several transactions, beside one batch of the same size
 	@$(VENV)/bin/python benchmarks/backlog.py
