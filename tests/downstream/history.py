@@ -30,7 +30,7 @@ from tests.ledgers import quick_engine
 from tests.pipelines import ad_events
 
 NAME = "ad_events"
-_MOST_BATCHES, _DRAIN = 3, 300
+_MOST_BATCHES, _DRAIN = 3, 1_000
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 

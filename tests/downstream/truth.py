@@ -85,7 +85,8 @@ class Truth:
         if known is None:
             return "" if shard.deleted and is_told else "its shard is not known"
         if shard.id in self.ours and cursor < known.first:
-            if self.start == "begin":
+            # From a time on that the service does not hold any more, what it dropped since then is lost.
+            if self.start == "begin" or (self.start != "end" and log.received >= int(self.start)):
                 return "" if is_told else "it was lost before the pipeline began, which is not told"
             # Only a log that tells of a time to come is of an hour that began after it was received.
             return "" if log.event > log.received + SERVICE_CLOCKS_SECONDS else "it came before the pipeline began"
