@@ -8,7 +8,9 @@ from airflow_provider_slshudi.exceptions import ConfigError
 from airflow_provider_slshudi.handover.names import BACKFILL
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Completion
-from airflow_provider_slshudi.planning.periods import Period, Periods
+from airflow_provider_slshudi.planning.periods import Periods
+
+_ALWAYS = -(1 << 62)
 
 
 def partition_of(pipeline: Pipeline) -> EventTimePartition:
@@ -38,16 +40,13 @@ def periods_of(pipeline: Pipeline) -> Periods:
     return Periods(partition.every, partition.timezone)
 
 
-def is_never_complete(ledger: Ledger, pipeline: Pipeline, period: Period) -> bool:
-    """Whether all was committed that the service had received in time, and a period from before the pipeline began had
-    no log; raises as `partition_of`."""
-    lateness, (mark, _) = partition_of(pipeline).lateness_seconds or 0, ledger.progress(pipeline.name)
-    began = ledger.began(pipeline.name)
-    if began is None or mark is None or period.begin >= began or mark < period.end + lateness:
-        return False
-    # The newest commits may have written to it.
-    complete(ledger, pipeline)
-    return not ledger.partitions(pipeline.name, period.begin, period.begin + 1)
+def duty_begin(ledger: Ledger, pipeline: Pipeline) -> int | None:
+    """Partitions that begin before then (unix seconds) are never complete; None: that is not known yet."""
+    # Not the file's of now: the shards were begun by that of then.
+    start = ledger.start(pipeline.name) or str(pipeline.source.start)
+    if start == "end":
+        return ledger.began(pipeline.name)
+    return _ALWAYS if start == "begin" else int(start)
 
 
 def complete(ledger: Ledger, pipeline: Pipeline) -> list[Completion]:
@@ -58,14 +57,9 @@ def complete(ledger: Ledger, pipeline: Pipeline) -> list[Completion]:
     """
     partition = partition_of(pipeline)
     periods, prefix = periods_of(pipeline), f"{partition.name}="
-    # Not the file's of now: the shards were begun by that of then.
-    start, since = ledger.start(pipeline.name) or str(pipeline.source.start), None
-    if start == "end":
-        since = ledger.began(pipeline.name)
-        if since is None:
-            return []
-    elif start != "begin":
-        since = int(start)
+    since = duty_begin(ledger, pipeline)
+    if since is None:
+        return []
     lateness, done = partition.lateness_seconds or 0, list[Completion]()
     while True:
         folded = ledger.fold(pipeline.name, periods, prefix, lateness, since, [BACKFILL])

@@ -71,10 +71,11 @@ metadata = MetaData(
 )
 # `accepted`: other clients' writes up to this time (Hudi's completion time) are known and meant to be there. `looked`
 # is the service's time (unix seconds) of the newest list of shards; `folded` the place up to which `partitions` know
-# what was committed; `places` the place of the newest commit; see `partition_rows`. All that the service received since
-# `began` is the pipeline's, and until `passed` the partitions that no batch wrote to are among `partitions`, too.
-# `start` is the file's `source.start` of then. `losses` are what was lost; see `partition_rows.Loss`. `cleaned`: of
-# instants before this one a clean may have deleted rows as they were before later commits changed them; NULL: none did.
+# what was committed; `places` the place of the newest commit; see `partition_rows`. All that the service received
+# since `began` is the pipeline's, and until `passed` the partitions that no batch wrote to are among `partitions`,
+# too. `start` is the file's `source.start` of then. `losses` are what was lost; see `partition_rows.Loss`.
+# `announced` are numbers of completions by the asset that has events of them. `cleaned`: of instants before this one
+# a clean may have deleted rows as they were before later commits changed them; NULL: none did.
 pipelines = Table(
     f"{PREFIX}pipeline",
     metadata,
@@ -89,7 +90,7 @@ pipelines = Table(
     Column("start", String(20)),
     Column("passed", BigInteger),
     Column("losses", JSON(none_as_null=True)),
-    Column("announced", BigInteger),
+    Column("announced", JSON(none_as_null=True)),
     Column("cleaned", String(32)),
     Column("created", UtcTime, nullable=False),
     **_MYSQL,

@@ -214,15 +214,18 @@ def last_number(connection: Connection, pipeline: str) -> int:
     return int(connection.execute(query).scalar() or 0)
 
 
-def announced(connection: Connection, pipeline: str) -> int:
-    """The number of the newest completion that a task announced; 0: none was."""
+def announced(connection: Connection, pipeline: str, by: str) -> int:
+    """The number of the newest completion that is known to be announced `by` an asset, or a task; 0: none is."""
     query = select(_pipelines.c.announced).where(_pipelines.c.name == pipeline)
-    return int(connection.execute(query).scalar() or 0)
+    return int((connection.execute(query).scalar() or {}).get(by, 0))
 
 
-def announce(connection: Connection, pipeline: str, number: int) -> None:
-    """Keeps that a task announced the completions up to a number, on a connection of a writing transaction."""
-    connection.execute(update(_pipelines).where(_pipelines.c.name == pipeline).values(announced=number))
+def announce(connection: Connection, pipeline: str, by: str, number: int) -> None:
+    """Keeps that the completions up to a number are announced, on a connection of a writing transaction."""
+    reads.lock_pipeline(connection, pipeline)
+    is_it = _pipelines.c.name == pipeline
+    numbers = connection.execute(select(_pipelines.c.announced).where(is_it)).scalar() or {}
+    connection.execute(update(_pipelines).where(is_it).values(announced={**numbers, by: number}))
 
 
 def completions(connection: Connection, pipeline: str, after: int, until: int) -> list[Completion]:

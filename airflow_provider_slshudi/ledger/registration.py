@@ -100,9 +100,9 @@ def _correct(connection: Connection, known: LedgerPipeline, wanted: LedgerPipeli
         taken = take_over(connection, planned.id)
         aborted(connection, taken.id, taken.token, f"it was to move {known.source} into {known.table}")
     if known.source != wanted.source:
-        for source_table in (models.shards, models.sightings, models.unnamed_keys):
+        for source_table in (models.shards, models.sightings, models.unnamed_keys, models.partitions):
             connection.execute(delete(source_table).where(source_table.c.pipeline == wanted.name))
-        forgotten = dict.fromkeys(("looked", "began", "start", "passed", "losses", "announced"))
+        forgotten = dict.fromkeys(("looked", "began", "start", "passed", "losses"))
         connection.execute(update(table).where(table.c.name == wanted.name).values(forgotten))
     if known.table != wanted.table:
         connection.execute(delete(models.timelines).where(models.timelines.c.pipeline == wanted.name))

@@ -69,7 +69,7 @@ def settled_alias(pipeline: Pipeline) -> AssetAlias:
 _log = logging.getLogger(__name__)
 # As many as may be committed while Airflow shows a dead run as running.
 _COMMITS = 60
-_EVENTS = 100
+_EVENTS, _MOST_EVENTS = 100, 2_000
 # Each has the `extra` of all, and there may be a thousand after a backfill: the next runs tell the others.
 _PARTITIONS = 50
 _TELLS = "asset event by"
@@ -207,8 +207,8 @@ def tell_partitions(
 ) -> list[Completion]:
     """Updates the asset of complete partitions for all that became complete since its newest event; returns these.
 
-    So an event that was lost with its task, before its success, comes with the next one. Where there is no outlet, or
-    Airflow does not tell its events, these are all that no task announced before.
+    So an event that was lost with its task, before its success, comes with the next one. The ledger keeps which events
+    Airflow is known to have. Where Airflow cannot tell that (3.1), or there is no outlet, it keeps what was announced.
 
     Args:
         outlets: the task's. An asset has an event for each partition, with its key, where Airflow has such keys; else
@@ -221,11 +221,9 @@ def tell_partitions(
     aliases = [outlet for outlet in outlets if isinstance(outlet, AssetAlias)]
     asset = partitions_asset(pipeline)
     # By an asset of one's own events of its own tell how far it is: the pipeline's may have none.
-    with_events = next(iter(assets), asset) if assets or aliases else None
-    partitions = _untold_partitions(with_events, ledger, pipeline.name)
+    partitions = _untold_partitions([*assets, *([asset] if aliases else [])], context, ledger, pipeline.name)
     if not partitions:
         return []
-    ledger.announce(pipeline.name, partitions[-1].number)
     extra = {"pipeline": pipeline.name, **extra_of_partitions(partitions)}
     values = [item.value for item in partitions]
     _log.info("asset %s is updated for the partitions %s", asset.name, ", ".join(values))
@@ -243,15 +241,14 @@ def tell_partitions(
     return partitions
 
 
-def completed_lately(work: Work) -> bool:
-    """Whether a partition became complete so lately that its event may have died with its task."""
-    from airflow_provider_slshudi.ledger.records import Feed, is_within
-
+def may_be_untold(work: Work) -> bool:
+    """Whether a partition is complete of which Airflow is not known to have the event."""
     if work.pipeline.lateness is None:
         return False
+    from airflow_provider_slshudi.ledger.records import Feed
+
     ledger, name = work.ledger, work.pipeline.name
-    newest = ledger.newest(name, Feed.PARTITIONS)
-    return any(is_within(item.at, _RESERVED, ledger.now()) for item in ledger.completions(name, newest - 1, newest))
+    return ledger.newest(name, Feed.PARTITIONS) > ledger.announced(name, partitions_asset(work.pipeline).name)
 
 
 def extra_of_partitions(partitions: Sequence[Completion]) -> dict[str, Any]:
@@ -261,25 +258,51 @@ def extra_of_partitions(partitions: Sequence[Completion]) -> dict[str, Any]:
     return {"first": partitions[0].number, "last": partitions[-1].number, "partitions": by_value}
 
 
-def _untold_partitions(asset: Asset | None, ledger: Ledger, pipeline: str) -> list[Completion]:
-    """The oldest that became complete since the asset's newest event; or, without an asset, were never announced."""
+def _untold_partitions(assets: Sequence[Asset], context: Context, ledger: Ledger, pipeline: str) -> list[Completion]:
+    """The oldest completions of which the first asset has no event; without an asset those that no run announced."""
     from airflow_provider_slshudi.ledger.records import Feed
 
-    last = ledger.announced(pipeline)
-    try:
-        extras = _extras(asset, _EVENTS) if asset is not None else None
-    except (AirflowRuntimeError, ImportError) as error:
-        _log.warning("Airflow does not tell the events of asset %s: %s", asset and asset.name, error)
-        extras = None
-    if extras is not None:
-        numbers = [int(extra["last"]) for extra in extras if extra.get("pipeline") == pipeline and "last" in extra]
-        # Several pipelines may have one asset: behind so many events of others this one's own are not known.
-        last = numbers[0] if numbers else last if len(extras) == _EVENTS else 0
-    since, newest = ledger.now() - _LONGEST, ledger.newest(pipeline, Feed.PARTITIONS)
-    # A ledger that was lost counts anew.
-    after = last if last <= newest else 0
+    newest, ti = ledger.newest(pipeline, Feed.PARTITIONS), context["ti"]
+    by = assets[0].name if assets else f"{context['dag_run'].dag_id}.{ti.task_id}"
+    after, is_known = min(ledger.announced(pipeline, by), newest), bool(assets)
+    if assets and after < newest:
+        try:
+            last = _last_event(assets[0], ledger, pipeline)
+        except AirflowRuntimeError as error:
+            _log.warning("Airflow does not tell the events of asset %s, the next run asks again: %s", by, error)
+            return []
+        except ImportError as error:
+            _log.info("Airflow cannot tell the events of asset %s: %s", by, error)
+            is_known = False
+        else:
+            if last > after:
+                after = last
+                ledger.announce(pipeline, by, last)
+    since = ledger.now() - _LONGEST
     # Behind an event that is known, those that wait for their turn are told however long that takes.
-    return [item for item in ledger.completions(pipeline, after, newest) if after or item.at > since][:_PARTITIONS]
+    untold = [item for item in ledger.completions(pipeline, after, newest) if after or item.at > since][:_PARTITIONS]
+    if untold and not is_known:
+        ledger.announce(pipeline, by, untold[-1].number)
+    return untold
+
+
+def _last_event(asset: Asset, ledger: Ledger, pipeline: str) -> int:
+    """The number of the newest completion of the pipeline of which the asset has an event; 0: of none.
+
+    Several pipelines may have one asset. A ledger that was lost counts anew, so the number has to be of the same
+    partition. Raises as `_extras`.
+    """
+    for most in (_EVENTS, _MOST_EVENTS):
+        extras = _extras(asset, most)
+        ours = [extra for extra in extras if extra.get("pipeline") == pipeline and "last" in extra]
+        for extra in ours:
+            number = int(extra["last"])
+            times = {value: figures.get("times") for value, figures in extra["partitions"].items()}
+            if any(times.get(item.value) == item.times for item in ledger.completions(pipeline, number - 1, number)):
+                return number
+        if ours or len(extras) < most:
+            return 0
+    return 0
 
 
 def _told(asset: Asset, limit: int | None = None, after: datetime | None = None) -> set[str]:

@@ -41,8 +41,8 @@ from airflow_provider_slshudi.operators.base import (
 )
 from airflow_provider_slshudi.operators.events import (
     complete_partitions,
-    completed_lately,
     extra_of,
+    may_be_untold,
     table_asset,
     tell,
     tell_partitions,
@@ -120,8 +120,8 @@ class SlsHudiLookOperator(ConnectedTask, BaseOperator):
             due_pipelines, watched = self._found(works, ended, context)
         for work in watched:
             with only_logged():
-                # Also what died with its task a moment ago.
-                if completed_lately(work):
+                # Also what died with its task.
+                if may_be_untold(work):
                     tell_partitions(self.outlets, context, work.ledger, work.pipeline)
         self.log.info("%d of %d pipelines have something to do", len(due_pipelines), len(self.pipelines))
         return due_pipelines[: conf.getint("core", "max_map_length", fallback=1024)]

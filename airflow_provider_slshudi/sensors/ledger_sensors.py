@@ -116,7 +116,7 @@ class SlsHudiPartitionSensor(_LedgerSensor):
     _awaited_partition = "", 0
 
     def _look(self, context: Context) -> PokeReturnValue:
-        from airflow_provider_slshudi.downstream.completeness import is_never_complete
+        from airflow_provider_slshudi.downstream.completeness import duty_begin
         from airflow_provider_slshudi.ledger.records import PartitionState
 
         pipeline, period = self._period(context)
@@ -124,8 +124,8 @@ class SlsHudiPartitionSensor(_LedgerSensor):
         self._awaited_partition = name, period.begin
         ledger = LedgerHook(self.connections.ledger).ledger_as_it_is()
         item = next(iter(ledger.partitions(name, period.begin, period.begin + 1)), None)
-        is_never = is_never_complete(ledger, pipeline, period) if item is None else item.state is PartitionState.PARTIAL
-        if is_never:
+        since = duty_begin(ledger, pipeline) if item is None else None
+        if item.state is PartitionState.PARTIAL if item is not None else since is not None and period.begin < since:
             raise AirflowFailException(
                 f"partition {period.value} of pipeline {name} began before the first log that the pipeline reads: it "
                 "is never complete. Wait for a later one"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -45,6 +46,8 @@ RESIDENT_APPEND_BYTES = 512 << 20
 """Raw bytes of the largest batch that a resident process appends: others wait while it is busy (decision 0036)."""
 RESIDENT_UPSERT_BYTES = 64 << 20
 """The same of a table with upserts: each task holds its bucket's rows."""
+_ONE_ATTEMPT = re.compile(r"local(\[(\d+|\*)\])?")
+"""Masters that try a task once (spark.apache.org/docs/3.5.9/submitting-applications.html#master-urls)."""
 _FOLLOWING_SECONDS = 60.0
 """How long a resident process of a pipeline's own waits for the batch that follows."""
 
@@ -122,7 +125,8 @@ def stays(verb: Verb, order: JobOrder, master: str) -> bool:
     """
     if verb is not Verb.APPEND:
         return not verb.is_distributed
-    pipeline, fits = order.described, _is_small(order) or _has_own(order)
+    pipeline = order.described
+    fits = _is_small(order) or (_has_own(order) and _ONE_ATTEMPT.fullmatch(master) is not None)
     rewrites = pipeline.table.upsert is not None and pipeline.table.type == "copy_on_write"
     return fits and not rewrites and master.startswith("local") and not pipeline.checks and not pipeline.spark.conf
 
@@ -185,7 +189,8 @@ class SubprocessLauncher:
         variables = for_children(os.environ) | submitted.environment
         if verb is Verb.APPEND and _has_own(order):
             submitted.conf["spark.master"] = master
-            variables |= {OWNER: order.described.name, IDLE: str(_FOLLOWING_SECONDS)}
+            seconds = min(_FOLLOWING_SECONDS, idle_seconds(os.environ))
+            variables |= {OWNER: order.described.name, IDLE: str(seconds)}
         longest = RESIDENT_APPEND_SECONDS if verb is Verb.APPEND else RESIDENT_JOB_SECONDS
         seconds = order.until - clock() if order.until else longest
         return self._resident.run(submitted.conf, variables, job, seconds, session)

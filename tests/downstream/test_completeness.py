@@ -45,3 +45,18 @@ def test_a_start_that_is_edited_later_makes_no_hour_whole(tmp_path: Path, start:
         commit(ledger, [Range(0, 5_000, 5_050)], {"event_date=2024-01-01-08": 50})
         assert complete(ledger, hourly(tmp_path, edited)) == []
         assert [item.state for item in ledger.partitions(name, 0, EIGHT + HOUR)] == [PartitionState.PARTIAL]
+
+
+def test_hours_of_a_source_that_was_corrected_before_the_first_commit_are_not_those_of_the_new_one(
+    tmp_path: Path,
+) -> None:
+    pipeline, looked = hourly(tmp_path, "begin"), EIGHT + 2 * HOUR + 700
+    with quick_engine(tmp_path) as engine:
+        ledger, name = Ledger(engine), pipeline.name
+        ledger.register(name, "sls://ads/misspelt", pipeline.table.path)
+        ledger.save_shards(name, [LedgerShard(0, "readwrite", "", "", 0, 0)])
+        ledger.save_look(name, EIGHT - 60, {0: [Mark(0, EIGHT - 60)]}, 10, "begin")
+        ledger.save_look(name, looked, {0: [Mark(0, looked)]}, 10, "begin")
+        assert [item.rows for item in complete(ledger, pipeline)] == [0, 0]
+        ledger.register(name, pipeline.source.identity, pipeline.table.path)
+        assert ledger.partitions(name, 0, looked) == []

@@ -44,6 +44,7 @@ def in_run(
         get_dagrun_state=get_dagrun_state,
         get_task_states=lambda dag_id, run_ids: {run: tasks or {} for run in run_ids},
         get_first_reschedule_date=lambda context: None,
+        task_id="task",
         try_number=1,
         max_tries=2,
     )

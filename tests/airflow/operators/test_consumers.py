@@ -212,37 +212,75 @@ def commit_task_of(batch: Transaction) -> SlsHudiCommitOperator:
     return SlsHudiCommitOperator(task_id="commit", pipeline="ad_events", transaction=planned)
 
 
-@pytest.mark.parametrize("answers", [True, False], ids=["", "an Airflow that does not tell its events"])
+@pytest.fixture
+def without_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow 3.1, which tells all events that an asset ever had, or none."""
+
+    def refuse(*_: object) -> None:
+        raise ImportError("cannot import name 'InletEventsAccessor'")
+
+    monkeypatch.setattr(events, "_extras", refuse)
+
+
 def test_a_commit_completes_partitions_whose_event_comes_with_the_last_task(
-    hourly: Committing, told: Callable[[], list[dict[str, Any]]], asset_events: AssetEvents, answers: bool
+    hourly: Committing, told: Callable[[], list[dict[str, Any]]], asset_events: AssetEvents
 ) -> None:
     """Between the two are catalogs and mirrors, which may fail, and batches that drain a backlog."""
-    asset_events.answers = answers
     batch = hourly.commit(0)
     hourly.look(COMPLETE)
-    context = in_run(("tail", "run-1"))
-    commit_task_of(batch).execute(context)
+    commit_task_of(batch).execute(in_run(("tail", "run-1")))
     assert hourly.ledger.newest("ad_events", Feed.PARTITIONS) == 1
     (extra,) = told()
     assert extra["last"] == 1
-    asset_events.add(extra)
+
+
+@pytest.mark.usefixtures("without_events")
+def test_an_airflow_that_cannot_tell_its_events_is_sent_each_once_and_a_task_without_outlets_takes_none(
+    hourly: Committing, told: Callable[[], list[dict[str, Any]]]
+) -> None:
+    batch = hourly.commit(0)
+    hourly.look(COMPLETE)
+    commit_task_of(batch).execute(in_run(("tail", "run-1")))
+    assert completed() == [hour(0)]
+    assert [extra["last"] for extra in told()] == [1]
     assert told() == []
+    with pytest.raises(AirflowSkipException):
+        completed()
 
 
-@pytest.mark.parametrize("others", [1, events._EVENTS])
+def test_a_run_that_airflow_does_not_answer_tells_nothing_and_the_next_one_all(
+    hourly: Committing, told: Callable[[], list[dict[str, Any]]], asset_events: AssetEvents
+) -> None:
+    hourly.commit(0)
+    hourly.look(COMPLETE)
+    (_,) = told()  # that task died
+    hourly.look(COMPLETE + HOUR)
+    asset_events.answers = False
+    assert told() == []
+    asset_events.answers = True
+    (extra,) = told()
+    assert [*extra["partitions"]] == [hour(0), hour(1)]
+
+
+@pytest.mark.parametrize("others", [1, events._EVENTS, events._MOST_EVENTS])
 def test_an_asset_that_several_pipelines_have_tells_each_what_is_its_own(
     hourly: Committing, asset_events: AssetEvents, others: int
 ) -> None:
-    ours = Asset("hours of all")
+    ours, clicks = Asset("hours of all"), {"pipeline": "clicks", "first": 7, "last": 7, "partitions": {}}
+    for _ in range(others):
+        asset_events.add(clicks)
     hourly.commit(0)
     hourly.look(COMPLETE)
-    context = in_run(("tail", "run-1"))
-    assert completed(context, [ours]) == [hour(0)]
+    for run in ("died", "run-1"):
+        context = in_run(("tail", run))
+        assert completed(context, [ours]) == [hour(0)]
     asset_events.add({**context["outlet_events"][ours].extra})
-    for number in range(others):
-        asset_events.add({"pipeline": "clicks", "first": number + 7, "last": number + 7, "partitions": {}})
+    with pytest.raises(AirflowSkipException):
+        completed(in_run(("tail", "run-2")), [ours])
+    for _ in range(others):
+        asset_events.add(clicks)
     hourly.look(COMPLETE + HOUR)
-    assert completed(in_run(("tail", "run-2")), [ours]) == [hour(1)]
+    assert completed(in_run(("tail", "run-3")), [ours]) == [hour(1)]
 
 
 @pytest.mark.parametrize("longest", [events._LONGEST, timedelta()], ids=["soon", "after a week"])
@@ -265,13 +303,15 @@ def test_many_partitions_are_told_by_several_runs(
     assert spans == [(1, 2), (3, 3)]
 
 
+@pytest.mark.parametrize("last", [900, 2])
 def test_a_ledger_that_counts_anew_is_told_of_all_the_same(
-    hourly: Committing, told: Callable[[], list[dict[str, Any]]], asset_events: AssetEvents
+    hourly: Committing, told: Callable[[], list[dict[str, Any]]], asset_events: AssetEvents, last: int
 ) -> None:
-    asset_events.add({"pipeline": "ad_events", "first": 900, "last": 900, "partitions": {}})
+    before = {"2025-12-31-22": {"times": 1, "rows": 7}, "2025-12-31-23": {"times": 1, "rows": 7}}
+    asset_events.add({"pipeline": "ad_events", "first": last - 1, "last": last, "partitions": before})
     hourly.commit(0)
-    hourly.look(COMPLETE)
-    assert [extra["last"] for extra in told()] == [1]
+    hourly.look(COMPLETE + 2 * HOUR)
+    assert [(extra["first"], extra["last"]) for extra in told()] == [(1, 3)]
 
 
 def test_an_alias_alone_has_an_event_without_a_key(hourly: Committing, asset_events: AssetEvents) -> None:
