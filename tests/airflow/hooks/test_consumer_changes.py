@@ -25,7 +25,7 @@ SCRIPT = """
 import sys
 from airflow_provider_slshudi import SlsHudiChangesHook
 with SlsHudiChangesHook("ad_events", "report") as changes:
-    print("given:", None if changes is None else changes.key)
+    print("given:", None if changes is None else f"{changes.first}-{changes.last}")
     if sys.argv[1] == "dies":
         sys.exit("in the midst of it")
 """
@@ -39,9 +39,10 @@ def task(run: str, **states: str) -> Iterator[None]:
         yield
 
 
-def keys(hook: SlsHudiChangesHook) -> str | None:
+def given(hook: SlsHudiChangesHook) -> str | None:
+    """The places that a block is given."""
     with hook as changes:
-        return None if changes is None else changes.key
+        return None if changes is None else f"{changes.first}-{changes.last}"
 
 
 def consumer(hourly: Committing) -> Consumer:
@@ -53,11 +54,11 @@ def consumer(hourly: Committing) -> Consumer:
 def test_a_block_that_ends_confirms_what_it_was_given(hourly: Committing) -> None:
     hourly.commit(0)
     with task("run-1"):
-        assert keys(SlsHudiChangesHook(*NAMES)) == "ad_events/report/1-1"
-        assert keys(SlsHudiChangesHook(*NAMES)) is None
+        assert given(SlsHudiChangesHook(*NAMES)) == "1-1"
+        assert given(SlsHudiChangesHook(*NAMES)) is None
     hourly.commit(0)
     with task("run-2"):
-        assert keys(SlsHudiChangesHook(*NAMES)) == "ad_events/report/2-2"
+        assert given(SlsHudiChangesHook(*NAMES)) == "2-2"
 
 
 def test_a_block_that_fails_confirms_nothing_and_its_run_is_given_the_same(hourly: Committing) -> None:
@@ -66,7 +67,7 @@ def test_a_block_that_fails_confirms_nothing_and_its_run_is_given_the_same(hourl
         with pytest.raises(ZeroDivisionError), SlsHudiChangesHook(*NAMES):
             raise ZeroDivisionError
         hourly.commit(0)
-        assert keys(SlsHudiChangesHook(*NAMES)) == "ad_events/report/1-1"
+        assert given(SlsHudiChangesHook(*NAMES)) == "1-1"
 
 
 def test_another_run_is_given_it_once_airflow_says_that_the_first_is_over(hourly: Committing) -> None:
@@ -92,11 +93,11 @@ def script(how: str) -> subprocess.CompletedProcess[str]:
 def test_a_script_that_dies_leaves_it_to_the_next_one(hourly: Committing) -> None:
     hourly.commit(0)
     died = script("dies")
-    assert died.returncode and "given: ad_events/report/1-1" in died.stdout, died.stderr
+    assert died.returncode and "given: 1-1" in died.stdout, died.stderr
     assert consumer(hourly).taken == 1
-    for given in ("ad_events/report/1-1", "None"):
+    for places in ("1-1", "None"):
         done = script("ends")
-        assert not done.returncode and f"given: {given}\n" in done.stdout, done.stderr
+        assert not done.returncode and f"given: {places}\n" in done.stdout, done.stderr
 
 
 def test_a_script_is_not_given_what_a_living_process_works_on(hourly: Committing) -> None:
@@ -110,11 +111,11 @@ def test_a_script_is_not_given_what_a_living_process_works_on(hourly: Committing
 def test_a_hold_that_a_person_set_stays_unless_the_code_says_one(
     hourly: Committing, hold: timedelta | None, after: timedelta
 ) -> None:
-    keys(SlsHudiChangesHook(*NAMES))
+    given(SlsHudiChangesHook(*NAMES))
     assert consumer(hourly).hold == HOLD.total_seconds()
     known = consumer(hourly)
     hourly.ledger.subscribe(*NAMES, known.of, 0, 3 * 3600)
-    keys(SlsHudiChangesHook(*NAMES, hold=hold))
+    given(SlsHudiChangesHook(*NAMES, hold=hold))
     assert consumer(hourly).hold == after.total_seconds()
 
 
@@ -123,4 +124,4 @@ def test_another_ledger_is_named_by_its_connection(hourly: Committing, monkeypat
     value: Any = os.environ["AIRFLOW_CONN_SLSHUDI_LEDGER"]
     monkeypatch.delenv("AIRFLOW_CONN_SLSHUDI_LEDGER")
     monkeypatch.setenv("AIRFLOW_CONN_OF_TEAM_A", value)
-    assert keys(SlsHudiChangesHook(*NAMES, ledger_conn_id="of_team_a")) == "ad_events/report/1-1"
+    assert given(SlsHudiChangesHook(*NAMES, ledger_conn_id="of_team_a")) == "1-1"
