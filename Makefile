@@ -1,7 +1,7 @@
 # PYTHON=/path/to/python3.11 chooses the interpreter; otherwise the first Python 3.10-3.12 that runs is taken.
 VENV := .venv
-# Many tests wait for processes that they start, so three files go on at a time on two cores; the longest come first.
-TOGETHER := -n 3 --dist loadfile --no-loadscope-reorder
+# Many tests wait for processes that they start, so four files go on at a time on two cores, in 14 GB; the longest come first.
+TOGETHER := -n 4 --dist loadfile --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .PHONY: help setup demo dist airflows docs test test-all lint browser screenshots monitoring conformance soak soak-tables soak-upsert soak-memory chaos handoff topology hosts outage starts kubernetes crash-matrix crash-matrix-s3 crash-matrix-hdfs canary histories worlds disks differential readers fuzz bench bench-fixed bench-consumers bench-partitions bench-fleet bench-sustained bench-exactness bench-backlog bench-growth bench-skipping bench-upsert constraints clean
 

@@ -24,6 +24,7 @@ from airflow_provider_slshudi.exceptions import ConsumerFenced, ConsumerUnderWay
 from airflow_provider_slshudi.ledger.engine import open_engine
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.storage.files import Storage
+from airflow_provider_slshudi.system.processes import end_with_parent
 from airflow_provider_slshudi.transaction.context import Run
 from tests.exact import counts
 
@@ -155,4 +156,6 @@ def main(setup: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    # Not by Popen's `preexec_fn`: py4j in a forked child shuts down the connections of its parent's other threads.
+    end_with_parent()
     main(json.loads(sys.argv[1]))

@@ -26,7 +26,6 @@ from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Feed
 from airflow_provider_slshudi.storage.files import Storage
-from airflow_provider_slshudi.system.processes import ends_with_parent
 from tests.chaos.consumer import FAILED, Sink
 from tests.chaos.place import Place
 from tests.chaos.proof import logs_of
@@ -227,7 +226,6 @@ class Consumers:
                 stdout=log,
                 stderr=log,
                 text=True,
-                preexec_fn=ends_with_parent(signal.SIGKILL),
             )
         self._running[name] = run, process
 
