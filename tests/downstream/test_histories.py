@@ -14,7 +14,7 @@ _FOUND = [
     ("ledgers-clock", 9),
     ("before-folding", 1),
     ("new-shards", 11),
-    ("expired-logs", 18),
+    ("expired-logs", 27),
     ("gone-shards", 23),
     ("untold-losses", 152),
 ]

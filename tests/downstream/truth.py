@@ -85,12 +85,13 @@ class Truth:
         if known is None:
             return "" if shard.deleted and is_told else "its shard is not known"
         if shard.id in self.ours and cursor < known.first:
+            # Only a log that tells of a time to come is of an hour that began after it was received.
+            is_of_future = log.event > log.received + SERVICE_CLOCKS_SECONDS
             # From a time on that the service does not hold any more, what it dropped since then is lost.
             if self.start == "begin" or (self.start != "end" and log.received >= int(self.start)):
-                return "" if is_told else "it was lost before the pipeline began, which is not told"
-            # Only a log that tells of a time to come is of an hour that began after it was received.
-            return "" if log.event > log.received + SERVICE_CLOCKS_SECONDS else "it came before the pipeline began"
-        is_accepted = cursor >= (known.end or 0) if known.status == GONE else cursor < known.first
+                return "" if is_told or is_of_future else "it was lost before the pipeline began, which is not told"
+            return "" if is_of_future else "it came before the pipeline began"
+        is_accepted = cursor < known.first or (known.status == GONE and cursor >= (known.end or 0))
         if is_lost and is_accepted and known.status != LATE:
             return "" if is_told else "it was lost with its shard, which is not told"
         return "it is lost, which is not accepted" if is_lost else "it is not committed"
