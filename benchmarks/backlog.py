@@ -105,7 +105,6 @@ class Side:
 
 def run(server: Replay, folder: Path, size: float, batch: float, arriving: float) -> tuple[Figures, Side]:
     """The figures of a side that has so much to read, in batches of at most so many bytes."""
-    folder.mkdir()
     server.empty()
     side, over, read = Side(folder, server, batch), threading.Event(), list[int]()
     side.first()
@@ -147,7 +146,7 @@ def main() -> None:
             took: dict[str, Figures] = {}
             for name in sorted(ways, reverse=bool(number % 2)):
                 with tempfile.TemporaryDirectory(dir=folder) as place:
-                    took[name], side = run(server, Path(place, "side"), size, *ways[name])
+                    took[name], side = run(server, Path(place), size, *ways[name])
                 lags = side.lags if name == "drained" else lags
                 figures = ", ".join(f"{key} {value:.2f}" for key, value in took[name].items())
                 print(f"round {number + 1}, {name}: {figures}", flush=True)

@@ -28,7 +28,7 @@ VAGUE = {
     "at",
 }
 MOST = {
-    "lines": 51_536,
+    "lines": 51_535,
     "modules at the top": 4,
     "rooms": 25,
     "files of less than 60 lines": 18,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -161,16 +161,17 @@ def _is_over(ledger: Ledger, consumer: Consumer, ended: Ended) -> bool:
 
 def _changes(ledger: Ledger, taken: Consumer) -> Changes:
     first, last = taken.confirmed + 1, taken.taken or 0
-    changes = Changes(taken.pipeline, taken.name, taken.span, first, last, taken.nonce or "")
+    commits, partitions = list[Commit](), list[CompletePartition]()
     if taken.of is Feed.PARTITIONS:
-        changes.partitions.extend(map(CompletePartition.of, ledger.completions(taken.pipeline, first - 1, last)))
+        partitions += map(CompletePartition.of, ledger.completions(taken.pipeline, first - 1, last))
     else:
-        commits = ledger.commits(taken.pipeline, first - 1, last)
-        ranges = ledger.ranges_of([item.id for item in commits])
-        changes.commits.extend(_commit(item, ranges.get(item.id, [])) for item in commits)
+        transactions = ledger.commits(taken.pipeline, first - 1, last)
+        ranges = ledger.ranges_of([item.id for item in transactions])
+        commits += (_commit(item, ranges.get(item.id, [])) for item in transactions)
     # A ledger that was lost and rebuilt counts anew: the same places may be of other commits.
-    content = json.dumps([changes.instants, [asdict(item) for item in changes.partitions]])
-    return replace(changes, key=f"{taken.span}-{hashlib.sha256(content.encode()).hexdigest()[:12]}")
+    content = json.dumps([[item.instant for item in commits], [asdict(item) for item in partitions]])
+    key = f"{taken.span}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+    return Changes(taken.pipeline, taken.name, key, first, last, taken.nonce or "", commits, partitions)
 
 
 def _commit(item: Transaction, read: Sequence[Range]) -> Commit:

@@ -75,7 +75,7 @@ class JobOrder:
         creates: open only, whether to make the table if it is missing.
         duties: open only, the duties that the table should keep; empty where it keeps them already.
         size: append only, about how many raw bytes it reads; None where it is not known.
-        follows: append only, whether more batches of the pipeline follow one another, which one driver may append.
+        drains: append only, whether batches of the pipeline follow one another, which one driver may append.
         until: when the job must be over, by `system.processes.clock`; 0 where it has no deadline.
         keep: plan-clean and archive only, the oldest instant that a consumer needs; it and later ones stay. Empty where
             none does.
@@ -95,7 +95,7 @@ class JobOrder:
     creates: bool = False
     duties: str = ""
     size: float | None = None
-    follows: bool = False
+    drains: bool = False
     keep: str = ""
 
     @classmethod

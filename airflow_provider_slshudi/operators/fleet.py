@@ -353,12 +353,10 @@ class SlsHudiBatchOperator(CommitLineageTask, PipelineOperator):
 
     def _complete(self, work: Work, context: Context) -> None:
         """As `SlsHudiPartitionsOperator`; last, since Airflow has the event a moment later, with the task's success."""
-        from airflow_provider_slshudi.downstream.completeness import complete
-
         if work.pipeline.lateness is None:
             return
+        complete_partitions(work)
         with only_logged():
-            complete(work.ledger, work.pipeline)
             if tell_partitions(self.outlets, context, work.ledger, work.pipeline):
                 self._tells = True
 

@@ -117,21 +117,22 @@ class SlsHudiPartitionSensor(_LedgerSensor):
 
     def _look(self, context: Context) -> PokeReturnValue:
         from airflow_provider_slshudi.downstream.completeness import duty_begin
-        from airflow_provider_slshudi.ledger.records import PartitionState
+        from airflow_provider_slshudi.ledger.records import PartitionRow, PartitionState
 
         pipeline, period = self._period(context)
         name = pipeline.name
         self._awaited_partition = name, period.begin
         ledger = LedgerHook(self.connections.ledger).ledger_as_it_is()
         item = next(iter(ledger.partitions(name, period.begin, period.begin + 1)), None)
-        since = duty_begin(ledger, pipeline) if item is None else None
-        if item.state is PartitionState.PARTIAL if item is not None else since is not None and period.begin < since:
-            raise AirflowFailException(
-                f"partition {period.value} of pipeline {name} began before the first log that the pipeline reads: it "
-                "is never complete. Wait for a later one"
-            )
-        if item is None or item.is_awaited:
+        if item is None:
+            item = PartitionRow.empty(period, duty_begin(ledger, pipeline))
+        if item.is_awaited:
             return PokeReturnValue(is_done=False)
+        if item.state is PartitionState.PARTIAL:
+            raise AirflowFailException(
+                f"partition {item.value} of pipeline {name} began before the first log that the pipeline reads: it is "
+                "never complete. Wait for a later one"
+            )
         figures = {"times": item.times, "rows": item.rows, "gaps": item.gaps}
         return PokeReturnValue(is_done=True, xcom_value={"partition": item.value, **figures})
 

@@ -138,7 +138,7 @@ def _is_small(order: JobOrder) -> bool:
 
 def _has_own(order: JobOrder) -> bool:
     """Whether it has a resident process of its pipeline's own, since it would hold up others' jobs for long."""
-    return order.follows and order.described.table.upsert is None and not _is_small(order)
+    return order.drains and order.described.table.upsert is None and not _is_small(order)
 
 
 def job_name(verb: Verb, order: JobOrder) -> str:
@@ -189,8 +189,8 @@ class SubprocessLauncher:
         variables = for_children(os.environ) | submitted.environment
         if verb is Verb.APPEND and _has_own(order):
             submitted.conf["spark.master"] = master
-            seconds = min(_FOLLOWING_SECONDS, idle_seconds(os.environ))
-            variables |= {OWNER: order.described.name, IDLE: str(seconds)}
+            idle = min(_FOLLOWING_SECONDS, idle_seconds(os.environ))
+            variables |= {OWNER: order.described.name, IDLE: str(idle)}
         longest = RESIDENT_APPEND_SECONDS if verb is Verb.APPEND else RESIDENT_JOB_SECONDS
         seconds = order.until - clock() if order.until else longest
         return self._resident.run(submitted.conf, variables, job, seconds, session)

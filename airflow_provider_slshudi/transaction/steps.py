@@ -129,8 +129,7 @@ def append(work: Work, id_: str, token: int) -> None:
             wanted=InstantState.REQUESTED.value,
         )
     instant, digest, size = transaction.instant or "", transaction.order_digest or "", size_of(work, transaction)
-    of_batch = {"transaction": id_, "token": token, "instant": instant}
-    order = work.order(**of_batch, digest=digest, size=size, follows=work.drains)
+    order = work.order(transaction=id_, token=token, instant=instant, digest=digest, size=size, drains=work.drains)
     with work.heartbeat(id_, token):
         reach(Point.APPEND_LAUNCHED)
         secrets = {} if transaction.kind is Kind.REPLAY else work.connect().connection.to_env()

@@ -228,7 +228,7 @@ def test_what_stays_and_what_has_a_driver_of_its_own(
 def test_a_large_batch_stays_where_others_follow_it_and_a_task_has_one_try(
     tmp_path: Path, described: Callable[..., Any], stayed: bool
 ) -> None:
-    order = JobOrder(described(tmp_path).model_dump(mode="json"), follows=True)
+    order = JobOrder(described(tmp_path).model_dump(mode="json"), drains=True)
     for master in ("local", "local[8]", "local[*]"):
         assert stays(Verb.APPEND, order, master) is stayed
     for master in ("local[2,4]", "local-cluster[2,1,1024]"):

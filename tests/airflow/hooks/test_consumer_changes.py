@@ -25,7 +25,7 @@ SCRIPT = """
 import sys
 from airflow_provider_slshudi import SlsHudiChangesHook
 with SlsHudiChangesHook("ad_events", "report") as changes:
-    print("given:", None if changes is None else f"{changes.first}-{changes.last}")
+    print("given:", None if changes is None else changes.key.rpartition("-")[0])
     if sys.argv[1] == "dies":
         sys.exit("in the midst of it")
 """
@@ -40,9 +40,9 @@ def task(run: str, **states: str) -> Iterator[None]:
 
 
 def given(hook: SlsHudiChangesHook) -> str | None:
-    """The places that a block is given."""
+    """The key of what a block is given, without the digest of its content."""
     with hook as changes:
-        return None if changes is None else f"{changes.first}-{changes.last}"
+        return None if changes is None else changes.key.rpartition("-")[0]
 
 
 def consumer(hourly: Committing) -> Consumer:
@@ -54,11 +54,11 @@ def consumer(hourly: Committing) -> Consumer:
 def test_a_block_that_ends_confirms_what_it_was_given(hourly: Committing) -> None:
     hourly.commit(0)
     with task("run-1"):
-        assert given(SlsHudiChangesHook(*NAMES)) == "1-1"
+        assert given(SlsHudiChangesHook(*NAMES)) == "ad_events/report/1-1"
         assert given(SlsHudiChangesHook(*NAMES)) is None
     hourly.commit(0)
     with task("run-2"):
-        assert given(SlsHudiChangesHook(*NAMES)) == "2-2"
+        assert given(SlsHudiChangesHook(*NAMES)) == "ad_events/report/2-2"
 
 
 def test_a_block_that_fails_confirms_nothing_and_its_run_is_given_the_same(hourly: Committing) -> None:
@@ -67,7 +67,7 @@ def test_a_block_that_fails_confirms_nothing_and_its_run_is_given_the_same(hourl
         with pytest.raises(ZeroDivisionError), SlsHudiChangesHook(*NAMES):
             raise ZeroDivisionError
         hourly.commit(0)
-        assert given(SlsHudiChangesHook(*NAMES)) == "1-1"
+        assert given(SlsHudiChangesHook(*NAMES)) == "ad_events/report/1-1"
 
 
 def test_another_run_is_given_it_once_airflow_says_that_the_first_is_over(hourly: Committing) -> None:
@@ -93,11 +93,11 @@ def script(how: str) -> subprocess.CompletedProcess[str]:
 def test_a_script_that_dies_leaves_it_to_the_next_one(hourly: Committing) -> None:
     hourly.commit(0)
     died = script("dies")
-    assert died.returncode and "given: 1-1" in died.stdout, died.stderr
+    assert died.returncode and "given: ad_events/report/1-1" in died.stdout, died.stderr
     assert consumer(hourly).taken == 1
-    for places in ("1-1", "None"):
+    for key in ("ad_events/report/1-1", "None"):
         done = script("ends")
-        assert not done.returncode and f"given: {places}\n" in done.stdout, done.stderr
+        assert not done.returncode and f"given: {key}\n" in done.stdout, done.stderr
 
 
 def test_a_script_is_not_given_what_a_living_process_works_on(hourly: Committing) -> None:
@@ -124,4 +124,4 @@ def test_another_ledger_is_named_by_its_connection(hourly: Committing, monkeypat
     value: Any = os.environ["AIRFLOW_CONN_SLSHUDI_LEDGER"]
     monkeypatch.delenv("AIRFLOW_CONN_SLSHUDI_LEDGER")
     monkeypatch.setenv("AIRFLOW_CONN_OF_TEAM_A", value)
-    assert given(SlsHudiChangesHook(*NAMES, ledger_conn_id="of_team_a")) == "1-1"
+    assert given(SlsHudiChangesHook(*NAMES, ledger_conn_id="of_team_a")) == "ad_events/report/1-1"
