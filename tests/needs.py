@@ -23,7 +23,7 @@ NATIVE, MARIADB, ROOT = "slshudi-native is not built", "MariaDB is not here", "t
 KUBERNETES, PGBOUNCER = "Kubernetes' API server is not here", "pgbouncer is not here"
 OTHERS = "this Python is in a folder that other users may not enter"
 _CHROMIUM, _FAKETIME, _TOPOLOGY = "Chromium is not here", "libfaketime is not here", "Celery or Redis is not here"
-_DBT = "dbt is not here"
+_DBT, DELTALAKE = "dbt is not here", "deltalake is not here"
 BRINGS = {
     NATIVE: "Rust's cargo, then `make setup`",
     MARIADB: "`apt-get install mariadb-server-core mariadb-client-core`",
@@ -33,6 +33,7 @@ BRINGS = {
     PGBOUNCER: "`apt-get install pgbouncer`",
     KUBERNETES: "Go, then `make kubernetes`",
     _DBT: "`python3 -m venv .dbt && .dbt/bin/pip install -r dags/dbt/requirements.txt`",
+    DELTALAKE: "Python 3.11 or newer",
     ROOT: "a run as root",
     OTHERS: "a Python elsewhere, then `rm -r .venv` and `make setup PYTHON=/usr/bin/python3`",
 }
@@ -42,6 +43,7 @@ needs_native = pytest.mark.skipif(find_spec("slshudi_native") is None, reason=NA
 needs_chromium = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason=_CHROMIUM)
 needs_faketime = pytest.mark.skipif(not FAKETIME.exists(), reason=_FAKETIME)
 needs_dbt = pytest.mark.skipif(DBT is None, reason=_DBT)
+needs_deltalake = pytest.mark.skipif(find_spec("deltalake") is None, reason=DELTALAKE)
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason=ROOT)
 needs_topology = pytest.mark.skipif(find_spec("celery") is None or not has_redis(), reason=_TOPOLOGY)
 

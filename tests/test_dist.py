@@ -30,6 +30,11 @@ def built(folder: Path) -> Path:
     return next(folder.glob("*.whl"))
 
 
+@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12"])
+def test_each_python_can_have_the_fixed_versions(version: str) -> None:
+    subprocess.run([sys.executable, ROOT / "tools" / "setup.py", "fits", version], check=True)
+
+
 def test_the_wheel_has_the_same_bytes_wherever_it_is_built_and_all_that_a_demo_needs(tmp_path: Path) -> None:
     folders = [tmp_path / "here", tmp_path / "there" / "deeper"]
     for folder in folders:

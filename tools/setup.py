@@ -2,6 +2,7 @@
 
 Run by setup.sh, with any Python 3.10-3.12 and its standard library alone. `setup.py constraints` writes
 constraints.txt instead: one set of exact versions for all these Pythons, the newest within pyproject.toml's ranges.
+`setup.py fits 3.10` says whether a Python of that version can have them all.
 `setup.py extra topology` adds the packages of an extra to a `.venv` that is there.
 """
 
@@ -75,6 +76,14 @@ def constraints() -> None:
     command += ["--no-header", "--no-annotate", "--no-emit-package", NAME, "--override", _without_native()]
     run([*command, "pyproject.toml", "-o", path], index_environment())
     path.write_text(HEADER + path.read_text(encoding="utf-8"), encoding="utf-8")
+
+
+def fits(version: str) -> None:
+    """Resolves what a Python of the version installs, within constraints.txt, and installs nothing."""
+    command: list[str | Path] = [UV_PROGRAM, "pip", "compile", "--quiet", "--all-extras", "--python-version", version]
+    command += ["-c", "constraints.txt", "--override", _without_native(), "pyproject.toml"]
+    command += ["-o", VENV / f"fits-{version}.txt"]
+    run(command, index_environment())
 
 
 def _without_native() -> Path:
@@ -197,5 +206,7 @@ if __name__ == "__main__":
         constraints()
     elif asked[:1] == ["extra"]:
         extra(asked[1])
+    elif asked[:1] == ["fits"]:
+        fits(asked[1])
     else:
         main()

@@ -53,7 +53,8 @@ class DeltaMirror(Telling):
             from deltalake.exceptions import TableNotFoundError
         except ImportError as error:
             raise self._refused(
-                "deltalake is not installed here: pip install 'airflow-provider-slshudi[delta]'"
+                "deltalake, which needs Python 3.11, is not installed here: "
+                "pip install 'airflow-provider-slshudi[delta]'"
             ) from error
         with self._asked():
             self._table, self._version, self._is_behind = None, 0, False

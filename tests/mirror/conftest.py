@@ -17,6 +17,7 @@ from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.launch import Launcher
 from airflow_provider_slshudi.transaction.context import Run, Work
 from tests.mirror.tables import HandMade, counted
+from tests.needs import DELTALAKE
 
 TABLE = "lake.events"
 
@@ -89,6 +90,8 @@ class Mirrored:
 @pytest.fixture
 def mirrored(tmp_path: Path) -> Callable[..., Mirrored]:
     """Makes a table of `n` and `day`, partitioned by `day`; more are fields of the pipeline."""
+
+    pytest.importorskip("deltalake", reason=DELTALAKE)
 
     def make(keep: int = 10, **changes: Any) -> Mirrored:
         path = tmp_path / "lake" / "events"

@@ -9,14 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_provider_slshudi.services.mirrors import release
 from tests.mirror.conftest import Mirrored
 from tests.mirror.tables import counted
 from tests.mirror.test_mending import _appended, _deleted, _dropped, _expired, _taken_back, failing
+from tests.needs import DELTALAKE
+
+pytest.importorskip("deltalake", reason=DELTALAKE)
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 DAYS = ("a", "b/c", None)
 STEPS = 60

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
 from airflow_provider_slshudi.exceptions import ConfigError, MirrorFailed
@@ -20,6 +19,11 @@ from airflow_provider_slshudi.storage.files import DELTA_LOG
 from airflow_provider_slshudi.transaction.context import _no_catalog
 from tests.mirror.conftest import TABLE, Mirrored
 from tests.mirror.test_follow import rows
+from tests.needs import DELTALAKE
+
+pytest.importorskip("deltalake", reason=DELTALAKE)
+
+from deltalake import DeltaTable, write_deltalake
 
 Make = Callable[..., Mirrored]
 Mess = Callable[[Mirrored], object]

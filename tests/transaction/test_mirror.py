@@ -22,6 +22,7 @@ from airflow_provider_slshudi.services.maintenance import archive, clean
 from airflow_provider_slshudi.services.mirrors import mirror
 from airflow_provider_slshudi.services.rewrite import cluster, compact
 from airflow_provider_slshudi.transaction.settle import settle
+from tests.needs import needs_deltalake
 from tests.scenarios import Scenario
 from tests.transaction.served import batches, served
 from tests.upserts import Change, put
@@ -84,6 +85,7 @@ def newest(pipeline: Scenario) -> str:
     return Timeline.load(pipeline.work.storage).completed(*CHANGES)[-1].time
 
 
+@needs_deltalake
 @pytest.mark.capability("mirrors")
 def test_readers_of_iceberg_and_delta_see_a_table_that_is_appended_to_clustered_cleaned_and_restored(
     spark: SparkSession, scenario: Callable[..., Scenario], tmp_path: Path
@@ -115,6 +117,7 @@ def test_readers_of_iceberg_and_delta_see_a_table_that_is_appended_to_clustered_
     assert require_alike(spark, pipeline) == committed + 40
 
 
+@needs_deltalake
 @pytest.mark.parametrize("type_", ["copy_on_write", "merge_on_read"])
 def test_they_see_upserts_as_far_as_these_are_in_base_files(
     spark: SparkSession, upserts: Callable[..., Scenario], tmp_path: Path, type_: str
