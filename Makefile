@@ -114,8 +114,8 @@ fuzz: setup ## Mutated requests to the local server, mutated answers to the clie
 	@$(VENV)/bin/python -m tests.fuzz.requests --count 200000
 	@$(VENV)/bin/python -m tests.fuzz.bodies --count 1000000
 
-bench: setup ## The local server per core; decoding beside the SDK's own; fixed cost and throughput beside other ways
-	@missed=; for part in local_server decode memory evenness fixed_cost throughput; do \
+bench: setup ## The local server per core; decoding beside the SDK's own; expressions beside bare Arrow; fixed cost and throughput beside other ways
+	@missed=; for part in local_server decode expressions memory evenness fixed_cost throughput; do \
 		$(VENV)/bin/python benchmarks/$$part.py || missed="$$missed $$part"; \
 	done; [ -z "$$missed" ] || { echo "bench: missed a bar:$$missed" >&2; exit 1; }
 

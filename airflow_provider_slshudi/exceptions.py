@@ -199,6 +199,7 @@ def reason_text(reason: str, type_: str) -> str:
     return {
         "not_utf8": "is no UTF-8",
         "too_large": "is longer than max_bytes",
+        "expression": "is what its expression cannot be computed of",
         "late": "is too long ago",
         "future": "is too far in the future",
         "partition": "cannot be the name of a partition's folder",

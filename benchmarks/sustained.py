@@ -112,7 +112,7 @@ class Stream:
             if instant.time in self._known:
                 continue
             self._known.add(instant.time)
-            for range_, _, _ in ranges_of(timeline.extra_metadata(instant)):
+            for range_, *_ in ranges_of(timeline.extra_metadata(instant)):
                 waiting = self._waiting[range_.shard]
                 while waiting and waiting[0][0] < range_.end:
                     self.fresh.append((now, now - waiting.popleft()[1]))

@@ -28,9 +28,9 @@ VAGUE = {
     "at",
 }
 MOST = {
-    "lines": 51_535,
+    "lines": 54_145,
     "modules at the top": 4,
-    "rooms": 25,
+    "rooms": 26,
     "files of less than 60 lines": 18,
     "names of files that stand more than once": 15,
     "lines with a pronoun for an actor": 1,

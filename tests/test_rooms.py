@@ -23,14 +23,17 @@ ALLOWED: dict[str, set[str]] = {
     "exceptions": set(),
     "system": set(),
     "storage": {"exceptions", "system"},
-    "config": {"exceptions"},
+    # An expression is checked with the file, and read once the file has one.
+    "config": {"exceptions", "shaping.grammar", "shaping.regex"},
     # Cursors, and which ranges a batch has.
     "planning": {"exceptions", "config"},
     "sls": VOCABULARY | {""},
     "ledger": VOCABULARY,
     "handover": VOCABULARY,
     # Logs become rows by Arrow alone.
-    "rows": VOCABULARY | {"sls.columns"},
+    "rows": VOCABULARY | {"sls.columns", "shaping"},
+    # What becomes of a log before it is a row.
+    "shaping": VOCABULARY | {"sls.columns", "rows.casts", "rows.convert", "rows.documents", "rows.times"},
     # Without a JVM.
     "hudi": VOCABULARY | {"handover"},
     # The same base files for readers of Iceberg and Delta, in a task's process.
@@ -42,7 +45,7 @@ ALLOWED: dict[str, set[str]] = {
     # Asks for drivers, and knows how Spark is started.
     "spark": VOCABULARY | {"", "handover"},
     # What drivers run; no other room imports it.
-    "spark.driver": VOCABULARY | {"sls", "handover", "rows", "hudi", "hudi.files", "hudi.client", "spark"},
+    "spark.driver": VOCABULARY | {"sls", "handover", "rows", "shaping", "hudi", "hudi.files", "hudi.client", "spark"},
     "transaction": VOCABULARY | {"sls", "ledger", "handover", "hudi", "spark"},
     # What comes behind a commit.
     "downstream": VOCABULARY | {"ledger", "handover", "hudi", "transaction"},

@@ -36,6 +36,7 @@ _PARTS = {
     "Upsert": "`table.upsert`",
     "Column": "`columns`, each",
     "Check": "`checks`, each",
+    "Mask": "`masks`",
     "Quarantine": "`quarantine`",
     "Batch": "`batch`",
     "Spark": "`spark`",

@@ -29,6 +29,7 @@ from airflow_provider_slshudi.cli import (
     reports,
     schema,
     table,
+    try_logs,
 )
 from airflow_provider_slshudi.exceptions import SlsHudiError
 
@@ -77,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         reports.add_verify,
         repair.add_quarantine,
         schema.add_to,
+        try_logs.add_to,
         table.add_to,
         pack.add_to,
     ):

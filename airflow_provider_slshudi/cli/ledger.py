@@ -82,7 +82,8 @@ def _show_one(ledger: Ledger, options: argparse.Namespace) -> None:
     ranges = []
     for item in ledger.ranges(id_):
         read = totals.get(item)
-        ranges.append({**asdict(item), "rows": read and read.rows, "bytes": read and read.bytes})
+        counts = {name: read and getattr(read, name) for name in ("rows", "bytes", "filtered")}
+        ranges.append({**asdict(item), **counts})
     events = ledger.events(id_)
     if options.json:
         print_json(

@@ -98,10 +98,16 @@ def _suggest(options: argparse.Namespace) -> int:
     logs = sample(service, service.shards(), options.groups).logs
     taken: set[str] = set()
     names: list[str] = []
+    if pipeline is not None and pipeline.masks:
+        from airflow_provider_slshudi.shaping.masks import HashKey, Masks, MaskSpec
+        from airflow_provider_slshudi.system.secrets import Secret
+
+        specs = [MaskSpec.of(mask) for mask in pipeline.masks]
+        logs = Masks(specs, HashKey(pipeline.mask_key or "", Secret("0" * 32))).masked(logs)
     if pipeline is not None:
         from airflow_provider_slshudi.hudi.schema import table_columns
 
-        taken = {*META.names, *(column.source_key for column in pipeline.columns)}
+        taken = {*META.names, *(key for column in pipeline.columns for key in pipeline.keys_of(column))}
         names = [name for name, _ in table_columns(pipeline)]
     suggestions = suggest(logs, taken, names)
     if options.json:

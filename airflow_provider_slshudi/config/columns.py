@@ -1,16 +1,25 @@
-"""The `columns` of a pipeline file, and the keys and fields of structs that they name."""
+"""The `columns` and `masks` of a pipeline file, and the keys and fields of structs that columns name."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from airflow_provider_slshudi.config.datatypes import Array, DataType, Map, Scalar, Struct, holds, parse_type
 from airflow_provider_slshudi.config.timepattern import FORMATS, parse_pattern
-from airflow_provider_slshudi.config.values import ColumnName, ColumnType, JsonPath, Model, Size, TimeFormat, Zone
+from airflow_provider_slshudi.config.values import (
+    ColumnName,
+    ColumnType,
+    JsonPath,
+    Model,
+    Names,
+    Size,
+    TimeFormat,
+    Zone,
+)
 
 _PLAIN = re.compile(r"[^.\[\]'*\s]+")
 
@@ -65,7 +74,8 @@ class Column(Model):
     (`config.timepattern`); dates may have a pattern. `timezone` is the zone of times without offset. `path` leads into
     a JSON value (`config.values`). A log does not fit if it has no value for a `required` column, or one longer than
     `max_bytes`. A value that is exactly one of `null_texts`, such as `-`, counts as none. `renamed_from` are former
-    names, under which the table goes on to have the same values.
+    names, under which the table goes on to have the same values. `expr`, instead of `key` and `path`, computes the
+    value from keys and other columns (`shaping.grammar`); a text that it gives converts as a log's does.
     """
 
     name: ColumnName
@@ -74,6 +84,7 @@ class Column(Model):
     format: TimeFormat | None = None
     timezone: Zone | None = None
     path: JsonPath | None = None
+    expr: Annotated[str, Field(min_length=1)] | None = None
     required: bool = False
     max_bytes: Size | None = None
     renamed_from: list[ColumnName] = Field(default_factory=list)
@@ -83,11 +94,11 @@ class Column(Model):
     def _format_of_times(self) -> Column:
         type_ = parse_type(self.type)
         if holds(type_, "timestamp"):
-            if self.format is None:
+            if self.format is None and self.expr is None:
                 raise ValueError(
                     f"a timestamp needs `format` ({', '.join(FORMATS)}, or a pattern like yyyy-MM-dd HH:mm:ss)"
                 )
-            if holds(type_, "date") and self.format not in FORMATS:
+            if holds(type_, "date") and self.format is not None and self.format not in FORMATS:
                 raise ValueError("dates and timestamps in one column cannot share a pattern: use iso8601")
         elif self.format is not None and (type_ != Scalar("date") or self.format in FORMATS):
             raise ValueError("`format` is for timestamps, and as a pattern for dates; other types have none")
@@ -102,6 +113,12 @@ class Column(Model):
             raise ValueError("`timezone` is for timestamps by iso8601 or a pattern; counts since 1970 have none")
         if is_pattern and parse_pattern(str(self.format)).has_zone:
             raise ValueError(f"`timezone` is given, but each time of format {self.format!r} names its own offset")
+        return self
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Column:
+        if self.expr is not None and (self.key or self.path is not None):
+            raise ValueError("give `expr`, or `key` and `path`: an expression names keys itself")
         return self
 
     @field_validator("key")
@@ -128,13 +145,16 @@ class NamedKeys(Container[str]):
     Args:
         columns: the pipeline's.
         rest: the column that keeps all other keys; None where they are dropped.
+        computed: the keys that expressions name.
     """
 
-    def __init__(self, columns: Iterable[Column], rest: str | None) -> None:
+    def __init__(self, columns: Iterable[Column], rest: str | None, computed: Iterable[str] = ()) -> None:
         self._rest = rest
-        self._named: set[str] = set()
+        self._named: set[str] = set(computed)
         self._structs: set[str] = set()
         for column in columns:
+            if column.expr is not None:
+                continue
             key, path, type_ = column.source_key, column.path or "$", parse_type(column.type)
             self._named |= {
                 key,
@@ -155,3 +175,53 @@ class NamedKeys(Container[str]):
         """The column that keeps a key which no column names; None where it is dropped, as fields of structs are."""
         source_key, is_field, _ = key.partition(" $")
         return None if is_field and source_key in self._structs else self._rest
+
+
+READY = ("cn_mobile", "cn_id_card", "bank_card", "email", "ip")
+"""The patterns that have names, see `shaping.masks`."""
+ALL = "*"
+"""Stands for all keys in a mask."""
+
+
+class Mask(Model):
+    """What becomes of the values of some keys of logs before anything else sees them but the pipeline's `where`.
+
+    `keys` are keys of logs, or `*` for all. `by` is `hash` (a keyed hash, equal for equal values), `redact` (what
+    matches one of `patterns`, names of `READY` or regular expressions, becomes `***`), `truncate` (the first
+    `characters` stay) or `drop` (the value becomes NULL).
+    """
+
+    keys: Names = Field(min_length=1)
+    by: Literal["hash", "redact", "truncate", "drop"]
+    patterns: Names = Field(default_factory=list)
+    characters: int | None = Field(None, ge=0, le=1_000_000)
+
+    @model_validator(mode="after")
+    def _has_what_it_needs(self) -> Mask:
+        if (self.by == "redact") != bool(self.patterns):
+            raise ValueError(f"`patterns` is for redact, which needs some: {', '.join(READY)}, or regular expressions")
+        for key in self.keys:
+            if (ALL in key and key != ALL) or key in (
+                "__cursor__",
+                "__index__",
+                "__time__",
+                "__time_ns_part__",
+                "__rest__",
+            ):
+                raise ValueError(
+                    f"key {key}: expected the name of a log's key, `__topic__`, `__source__`, or `*` for all"
+                )
+        if ALL in self.keys and self.by != "redact":
+            raise ValueError(f"`*` is for redact: {self.by} of all keys would leave no value as it is")
+        if (self.by == "truncate") != (self.characters is not None):
+            raise ValueError("`characters` is for truncate, which needs it: how many stay")
+        from airflow_provider_slshudi.shaping.regex import require_pattern
+
+        for pattern in self.patterns:
+            if pattern not in READY:
+                require_pattern(pattern)
+                if re.fullmatch(r"[\w -]*", pattern):
+                    raise ValueError(
+                        f"pattern {pattern!r}: it has no signs of a regular expression; names are {', '.join(READY)}"
+                    )
+        return self

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Annotated, Literal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from airflow_provider_slshudi.config.columns import Column, NamedKeys
+from airflow_provider_slshudi.config.columns import ALL, Column, Mask, NamedKeys
 from airflow_provider_slshudi.config.datatypes import DataType, Decimal, Scalar, has_bounds, parse_type
 from airflow_provider_slshudi.config.maintenance import Maintenance
 from airflow_provider_slshudi.config.options import BOUNDS, BOUNDS_OF, names_in
@@ -38,6 +40,9 @@ from airflow_provider_slshudi.config.values import (
     refuse_secret,
     scheme_and_place,
 )
+
+if TYPE_CHECKING:
+    from airflow_provider_slshudi.shaping.grammar import Expression
 
 SHARD_BYTES_PER_SECOND = 10_000_000
 SHARD_READS_PER_SECOND = 100.0
@@ -173,6 +178,27 @@ class Quarantine(Model):
     name: ColumnName | None = None
 
 
+def _require_no_circle(named: Mapping[str, Sequence[str]]) -> None:
+    """Raises ValueError where a column's expression names the column, also through others."""
+
+    def walk(name: str, path: tuple[str, ...]) -> None:
+        if name in path:
+            raise ValueError(f"columns' expressions name one another in a circle: {' -> '.join([*path, name])}")
+        for other in named.get(name, ()):
+            walk(other, (*path, name))
+
+    for name in named:
+        walk(name, ())
+
+
+@lru_cache(256)
+def _parse(text: str, types: tuple[tuple[str, str], ...]) -> Expression:
+    """As `shaping.grammar.parse`, once for each text."""
+    from airflow_provider_slshudi.shaping.grammar import parse
+
+    return parse(text, dict(types))
+
+
 class Pipeline(Model):
     """One logstore into one table.
 
@@ -182,7 +208,9 @@ class Pipeline(Model):
     `misfits` says what becomes of a log that does not fit, say with a value that does not convert to its column's type.
     A batch fails if a greater share of its logs than `max_misfits` does not fit. A batch must meet its `checks` before
     it is committed. `keep_values` says for how long ledger and pages keep a few values of logs, those that did not fit
-    and those of keys that no column names; without it none leaves the tables.
+    and those of keys that no column names; without it none leaves the tables. `where` is the condition that a log must
+    meet to become a row (`shaping.grammar`); others are counted and left out. `masks` are applied to all logs that are
+    kept; `mask_key` is the Airflow connection whose password is the key of those that hash.
     """
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")]
@@ -191,6 +219,9 @@ class Pipeline(Model):
     freshness: Pause | None = None
     source: Source
     table: Table
+    where: Annotated[str, Field(min_length=1)] | None = None
+    masks: list[Mask] = Field(default_factory=list)
+    mask_key: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")] | None = None
     columns: list[Column] = Field(min_length=1)
     rest_column: ColumnName | None = None
     misfits: Rule = "nullify"
@@ -207,7 +238,53 @@ class Pipeline(Model):
     @property
     def named_keys(self) -> NamedKeys:
         """The keys of logs, and the fields of their JSON, that columns keep."""
-        return NamedKeys(self.columns, self.rest_column)
+        return NamedKeys(self.columns, self.rest_column, self.expression_keys)
+
+    @property
+    def computed(self) -> dict[str, Expression]:
+        """The expressions of columns, by the columns' names."""
+        return {
+            column.name: self._parsed(f"column {column.name}: expr", column.expr, column.name)
+            for column in self.columns
+            if column.expr is not None
+        }
+
+    @property
+    def condition(self) -> Expression | None:
+        """The condition that a log must meet to become a row; None where all do."""
+        return None if self.where is None else self._parsed("where", self.where)
+
+    @property
+    def expression_keys(self) -> list[str]:
+        """The keys of logs that expressions name, each once."""
+        expressions = [*self.computed.values(), *([] if self.condition is None else [self.condition])]
+        return list(dict.fromkeys(key for expression in expressions for key in expression.keys))
+
+    def keys_of(self, column: Column) -> list[str]:
+        """The keys of logs that fill a column, also through other columns, each once."""
+        expression = self.computed.get(column.name)
+        if expression is None:
+            return [column.source_key]
+        others = self.named_by(expression)
+        return list(dict.fromkeys([*expression.keys, *(key for other in others for key in self.keys_of(other))]))
+
+    def named_by(self, expression: Expression) -> list[Column]:
+        """The columns that an expression names, also through others' expressions."""
+        computed, names, rest = self.computed, set[str](), list(expression.columns)
+        while rest:
+            name = rest.pop()
+            if name not in names:
+                names.add(name)
+                rest += computed[name].columns if name in computed else ()
+        return [column for column in self.columns if column.name in names]
+
+    def _parsed(self, what: str, text: str, own: str = "") -> Expression:
+        """An expression of this file; within a column's own, the column's name is a key of the log."""
+        types = tuple((column.name, column.type) for column in self.columns if column.name != own)
+        try:
+            return _parse(text, types)
+        except ValueError as error:
+            raise ValueError(f"{what}: {error}") from error
 
     @property
     def in_order(self) -> bool:
@@ -233,6 +310,64 @@ class Pipeline(Model):
     def _schedule_or_freshness(self) -> Pipeline:
         if self.schedule is not None and self.freshness is not None:
             raise ValueError("give schedule or freshness: a schedule follows from the freshness")
+        return self
+
+    @model_validator(mode="after")
+    def _expressions_fit(self) -> Pipeline:
+        from airflow_provider_slshudi.shaping.grammar import FITTING
+
+        if self.where is None and all(column.expr is None for column in self.columns):
+            return self
+        expressions = self.computed
+        for column in self.columns:
+            expression = expressions.get(column.name)
+            if expression is None:
+                continue
+            if expression.type == "string":
+                if column.type == "timestamp" and column.format is None:
+                    raise ValueError(f"column {column.name}: a timestamp of a text needs `format`")
+                continue
+            if column.type not in FITTING[expression.type]:
+                raise ValueError(
+                    f"column {column.name}: its expr gives {expression.type}, and its type is {column.type}: "
+                    f"it may be {', '.join(FITTING[expression.type])}, or CAST(... AS ...) within expr converts"
+                )
+            unused = [name for name in ("format", "timezone", "max_bytes") if getattr(column, name) is not None]
+            unused += ["null_texts"] if column.null_texts else []
+            if unused:
+                raise ValueError(f"column {column.name}: {listed(unused)}: for texts, and expr gives {expression.type}")
+        if self.condition is not None and self.condition.type != "boolean":
+            raise ValueError(f"where: expected a condition, like status >= 500, and it gives {self.condition.type}")
+        _require_no_circle({name: expression.columns for name, expression in expressions.items()})
+        return self
+
+    @model_validator(mode="after")
+    def _masks_fit(self) -> Pipeline:
+        hashes = [mask for mask in self.masks if mask.by == "hash"]
+        if bool(hashes) != (self.mask_key is not None):
+            raise ValueError(
+                "`mask_key` names the connection whose password is the key of masks by hash: give both, or none"
+            )
+        upsert = self.table.upsert
+        names = [] if upsert is None else upsert.record_key
+        sources = {key for column in self.columns for key in self.keys_of(column)}
+        named = {key for mask in self.masks for key in mask.keys}
+        if lost := (named & {column.name for column in self.columns}) - sources:
+            raise ValueError(f"masks: {listed(lost)} is a column's name: masks name the log's keys that fill columns")
+        for mask in self.masks:
+            for column in self.columns:
+                masked = [key for key in self.keys_of(column) if key in mask.keys or ALL in mask.keys]
+                if masked and column.name in names and mask.by != "hash":
+                    raise ValueError(
+                        f"masks: {mask.by} of {masked[0]} would make one row of those whose keys differ in what "
+                        f"it takes out ({column.name} is in table.upsert.record_key): use hash"
+                    )
+                is_text = column.expr is not None or (column.type == "string" and column.path is None)
+                if column.source_key in mask.keys and not is_text:
+                    raise ValueError(
+                        f"masks: {mask.by} of {column.source_key} leaves no {column.path or column.type} for column "
+                        f"{column.name}: make it a string without `path`, or leave the column out"
+                    )
         return self
 
     @model_validator(mode="after")

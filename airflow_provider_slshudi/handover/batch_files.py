@@ -115,9 +115,10 @@ class BatchOrder:
 
 @dataclass(frozen=True)
 class RangeDone:
-    """What was read of one range: rows, raw bytes, first and last log time (unix seconds, None without rows).
+    """What was read of one range: rows, raw bytes, first and last log time (unix seconds, None without logs).
 
-    Of a range that is `lost` nothing was: the service dropped it after it was planned.
+    `rows` are logs that became rows or were put aside; the pipeline's condition leaves out `filtered` more. Of a range
+    that is `lost` nothing was read: the service dropped it after it was planned.
     """
 
     shard: int
@@ -128,6 +129,7 @@ class RangeDone:
     first_time: int | None
     last_time: int | None
     lost: bool = False
+    filtered: int = 0
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,7 @@ class Manifest:
         dropped: upserts only, how many logs had no key and became no row.
         spent: None where nothing is known of it.
         unnamed: keys, and fields of structs' JSON, that no column keeps; none of a replay.
+        filter: the condition by which logs were left out, as `shaping.conditions.described` tells it; None without one.
     """
 
     transaction: str
@@ -198,11 +201,17 @@ class Manifest:
     dropped: int = 0
     spent: Spent | None = None
     unnamed: Unnamed = field(default_factory=Unnamed)
+    filter: dict[str, Any] | None = None
 
     @property
     def rows(self) -> int:
         """Rows read."""
         return sum(done.rows for done in self.ranges)
+
+    @property
+    def filtered(self) -> int:
+        """Logs read that the pipeline's condition leaves out."""
+        return sum(done.filtered for done in self.ranges)
 
     @property
     def partitions(self) -> dict[str, int]:

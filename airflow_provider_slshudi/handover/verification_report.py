@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from airflow_provider_slshudi.handover import ROOT
 from airflow_provider_slshudi.handover.bound import read_bound, write_bound
@@ -23,9 +24,10 @@ class RangeFound:
         erased: rows that the range's instant, or a replay, wrote and an accepted erasure took.
         example: the key of a row that is there twice or was written under another instant.
         groups: log groups that the service still holds; it was asked for those alone.
-        logs: logs in these log groups.
+        logs: logs in these log groups that are to have a row.
+        filtered: logs in them that the batch's condition leaves out.
         lacking: logs in them that have no row.
-        strange: distinct row keys in them whose log group has no log of that index.
+        strange: distinct row keys in them whose log group has no log of that index that is to have a row.
         lacking_at, strange_at: the first cursor of such a log or key.
     """
 
@@ -38,6 +40,7 @@ class RangeFound:
     example: str | None
     groups: int
     logs: int
+    filtered: int
     lacking: int
     strange: int
     lacking_at: int | None
@@ -83,6 +86,8 @@ class Question:
         quarantine: where the quarantine is; None where there is none.
         undecided: instants that were not completed, in the main table or in the quarantine; their rows are left out.
         replays: instants of replays, which put rows of any range into the main table.
+        filters: the conditions by which logs were left out, as `shaping.conditions.described` tells them.
+        filter_of: the place of a range's filter, by its number as text; not of a range whose logs are all kept.
     """
 
     as_of: str
@@ -92,6 +97,8 @@ class Question:
     quarantine: str | None = None
     undecided: list[str] = field(default_factory=list)
     replays: list[str] = field(default_factory=list)
+    filters: list[dict[str, Any]] = field(default_factory=list)
+    filter_of: dict[str, int] = field(default_factory=dict)
 
 
 def ask(storage: Storage, id_: str, question: Question) -> str:

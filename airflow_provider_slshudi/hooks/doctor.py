@@ -21,7 +21,9 @@ from airflow_provider_slshudi.hooks.alerts import alerts
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.sls import SlsHook
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
+from airflow_provider_slshudi.hooks.work import with_mask_key
 from airflow_provider_slshudi.sls.faults import PERSON
+from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.storage.objectstore import is_stored
 from airflow_provider_slshudi.views.words import NO_ALERTS, no_alerts
 
@@ -82,7 +84,14 @@ def _pipeline(name: str, database: Database, known_alerts: KnownAlerts) -> Itera
 
 def _of(pipeline: Pipeline, database: Database, known_alerts: KnownAlerts) -> list[Check]:
     source, table = pipeline.source, pipeline.table.path
-    logstore = Logstore(lambda: SlsHook(source.connection).service(source.project, source.logstore, PERSON))
+    logstore = Logstore(
+        lambda: LogService(
+            with_mask_key(SlsHook(source.connection).connection(), pipeline),
+            source.project,
+            source.logstore,
+            patience=PERSON,
+        )
+    )
     checks = logstore.checks()
     checks.append(Check("Spark", lambda: machine.answers(SparkLauncher(pipeline.spark.connection).master())))
     if (packed := pipeline.spark.archive) is not None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 from airflow_provider_slshudi import settings
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.dagfile import DagFile
-from airflow_provider_slshudi.hooks.connections import storage_variables
+from airflow_provider_slshudi.exceptions import ConfigError
+from airflow_provider_slshudi.hooks.connections import find_connection, storage_variables
 from airflow_provider_slshudi.hooks.iceberg import IcebergHook
 from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.sls import SlsHook
@@ -18,11 +20,14 @@ from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.settings import Connections
 from airflow_provider_slshudi.sls.connection import SlsConnection
 from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.system.secrets import Secret
 from airflow_provider_slshudi.transaction.context import Run, Work
 
 _OWN = Connections()
 _REPLACED: dict[str, tuple[str | None, str | None]] = {}
 """Variables that the keys of a connection have replaced: the value now, and the machine's own."""
+
+_SHORTEST_KEY = 16
 
 
 def work_of(
@@ -91,6 +96,26 @@ def _set_variable(name: str, value: str | None) -> None:
         os.environ[name] = value
 
 
+def with_mask_key(connection: SlsConnection, pipeline: Pipeline) -> SlsConnection:
+    """The connection with the key by which the pipeline's masks hash, if they do.
+
+    Raises:
+        ConnectionMissing: Airflow gives no connection of that name.
+        ConfigError: it has no password, or a short one.
+    """
+    if pipeline.mask_key is None:
+        return connection
+    secret = find_connection(pipeline.mask_key, "generic").password or ""
+    if len(secret) < _SHORTEST_KEY:
+        raise ConfigError(
+            f"connection {pipeline.mask_key}, the mask_key of pipeline {pipeline.name}, has a password of "
+            f"{len(secret)} characters: {_SHORTEST_KEY} random ones are the least that keeps hashes from being guessed",
+            source=pipeline.mask_key,
+            field="password",
+        )
+    return replace(connection, mask_name=pipeline.mask_key, mask_key=Secret(secret))
+
+
 def _connection(id_: str) -> SlsConnection:
     return SlsHook(id_).connection()
 
@@ -106,7 +131,8 @@ def _work(
     source = pipeline.source
 
     def connect() -> LogService:
-        return LogService(connection(source.connection), source.project, source.logstore, patience=run.patience)
+        whole = with_mask_key(connection(source.connection), pipeline)
+        return LogService(whole, source.project, source.logstore, patience=run.patience)
 
     launcher = SparkLauncher(pipeline.spark.connection, show, has_keys=bool(connections.storage_conn_id))
     return Work(pipeline, ledger, launcher, connect, run, lambda connection: IcebergHook(connection).properties())

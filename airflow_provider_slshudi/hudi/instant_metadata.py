@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from airflow_provider_slshudi.config.table import Table
 from airflow_provider_slshudi.hudi.layout import Instant
@@ -39,18 +40,29 @@ QUARANTINE_KEY = "slshudi.quarantine"
 """Only if a commit has quarantined rows: how many, and the SHA-256 of the manifest that lists their files."""
 
 
-def ranges_of(extra: Mapping[str, str]) -> Iterator[tuple[Range, int | None, int | None]]:
-    """The ranges in a commit's extra metadata, with rows and raw bytes; both are None for a gap."""
+FILTER_KEY = "slshudi.filter"
+"""Only if the pipeline has a condition: what `shaping.conditions.restored` needs to apply it again."""
+
+RangeCounts = tuple[Range, int | None, int | None, int]
+"""A range with its rows and raw bytes, both None for a gap, and the logs that the pipeline's condition left out."""
+
+
+def ranges_of(extra: Mapping[str, str]) -> Iterator[RangeCounts]:
+    """The ranges in a commit's extra metadata."""
     for shard, rows in json.loads(extra[RANGES_KEY]).items():
-        for begin, end, count, size in rows:
-            yield Range(int(shard), begin, end, gap=count is None), count, size
+        for begin, end, count, size, *filtered in rows:
+            yield Range(int(shard), begin, end, gap=count is None), count, size, sum(filtered)
 
 
-def ranges_text(ranges: Iterable[tuple[Range, int | None, int | None]]) -> str:
-    """JSON for `ranges_of`: shard -> [[begin, end, rows, raw bytes], ...]; a gap's rows and bytes are null."""
+def ranges_text(ranges: Iterable[RangeCounts]) -> str:
+    """JSON for `ranges_of`: shard -> [[begin, end, rows, raw bytes, filtered], ...].
+
+    A gap's rows and bytes are null; the last number stands where it is not 0.
+    """
     by_shard: dict[str, list[list[int | None]]] = {}
-    for item, rows, size in sorted(ranges, key=lambda told: told[0]):
-        by_shard.setdefault(str(item.shard), []).append([item.begin, item.end, rows, size])
+    for item, rows, size, filtered in sorted(ranges, key=lambda counts: counts[0]):
+        counts = [item.begin, item.end, rows, size]
+        by_shard.setdefault(str(item.shard), []).append([*counts, filtered] if filtered else counts)
     return json.dumps(by_shard, separators=(",", ":"))
 
 
@@ -61,6 +73,7 @@ def extra_of(
     run: tuple[str, str],
     ranges: str,
     quarantined: tuple[int, str] | None = None,
+    filter: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
     """The extra metadata that each of our commits carries.
 
@@ -68,6 +81,7 @@ def extra_of(
         run: the DAG and its run.
         ranges: as `ranges_text` gives them.
         quarantined: rows in the quarantine and the manifest's SHA-256, if the commit has a part there.
+        filter: the condition by which logs were left out, if there is one.
     """
     extra = {
         TRANSACTION_KEY: transaction,
@@ -80,4 +94,6 @@ def extra_of(
     if quarantined is not None:
         rows, digest = quarantined
         extra[QUARANTINE_KEY] = json.dumps({"rows": rows, "digest": digest})
+    if filter is not None:
+        extra[FILTER_KEY] = json.dumps(filter, separators=(",", ":"))
     return extra

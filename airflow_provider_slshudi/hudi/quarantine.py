@@ -55,6 +55,8 @@ def table_of(pipeline: Pipeline, path: str = "") -> Pipeline:
     table = Table(path=path or pipeline.quarantine_path, name=name, options=options)
     columns = [Column(name=name, type=type_, format=_format(type_)) for name, type_ in COLUMNS]
     plain: dict[str, Any] = {"rest_column": None, "misfits": "nullify", "checks": [], "quarantine": Quarantine()}
+    # What comes into it was judged and masked.
+    plain |= {"where": None, "masks": [], "mask_key": None}
     # A clustering sorts by the main table's columns, and mirrors are the main table's.
     plain["maintenance"] = pipeline.maintenance.model_copy(update={"clustering": None})
     plain["mirror"] = None

@@ -352,6 +352,7 @@ class Ledger:
     shards = _reading(reads.shards)
     density = _reading(reads.density)
     recorded = _reading(reads.recorded)
+    filters = _reading(reads.filters)
 
     def audit(self, pipeline: str) -> Audit:
         """Compares the coverage with the ranges of committed transactions; reads the whole history."""

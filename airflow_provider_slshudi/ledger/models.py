@@ -230,6 +230,7 @@ transactions = Table(
     Column("order_digest", String(64)),
     Column("values_until", UtcTime),
     Column("partitions", JSON(none_as_null=True)),
+    Column("filter", JSON(none_as_null=True)),
     Column("place", BigInteger),
     UniqueConstraint("pipeline", "instant"),
     UniqueConstraint("pipeline", "place"),
@@ -259,6 +260,7 @@ ranges = Table(
     Column("bytes", BigInteger),
     Column("first_time", BigInteger),
     Column("last_time", BigInteger),
+    Column("filtered", BigInteger),
     **_MYSQL,
 )
 # An old transaction's events, and its ranges but gaps, in the place of their rows; see `packing`.

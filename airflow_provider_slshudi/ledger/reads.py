@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -53,9 +53,10 @@ class StoredRange(NamedTuple):
     bytes: int | None
     first_time: int | None
     last_time: int | None
+    filtered: int | None
 
 
-_KEPT = ("shard", "begin_cursor", "end_cursor", "rows", "bytes", "first_time", "last_time")
+_KEPT = ("shard", "begin_cursor", "end_cursor", "rows", "bytes", "first_time", "last_time", "filtered")
 
 
 def pack_ranges(ranges: Sequence[Row[Any] | StoredRange]) -> bytes:
@@ -272,7 +273,7 @@ def ranges_of(connection: Connection, ids: Sequence[str]) -> dict[str, list[Rang
 def totals(connection: Connection, id: str) -> list[RangeTotals]:
     """What was read from a transaction's ranges; none before PREPARED, none for gaps."""
     return [
-        RangeTotals(_range(row), row.rows, row.bytes, row.first_time, row.last_time)
+        RangeTotals(_range(row), row.rows, row.bytes, row.first_time, row.last_time, row.filtered or 0)
         for row in _range_rows(connection, id)
         if row.rows is not None and row.bytes is not None
     ]
@@ -339,6 +340,15 @@ def airflow_of(connection: Connection, id: str) -> str:
     return next((event.detail for event in events(connection, id) if event.what == AIRFLOW), "")
 
 
+def filters(connection: Connection, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """The conditions by which logs of some transactions were left out; a transaction without one is not there."""
+    table, stored_filters = _transactions.c, dict[str, Mapping[str, Any]]()
+    query = select(table.id, table.filter).where(table.id.in_(SOME), table.filter.is_not(None))
+    for some in parts(ids):
+        stored_filters |= {row.id: row.filter for row in connection.execute(query, some)}
+    return stored_filters
+
+
 def recorded(connection: Connection, pipeline: str) -> list[RecordedRange]:
     """The ranges of PREPARED and COMMITTED transactions with their rows, sorted; reads the whole history."""
     table, old = _transactions.c, models.packed.c
@@ -352,7 +362,7 @@ def recorded(connection: Connection, pipeline: str) -> list[RecordedRange]:
         .where(table.pipeline == pipeline, table.state.in_(_WRITTEN)),
     )
     recorded_ranges = [
-        RecordedRange(_range(item), row.id, State(row.state), row.instant, row.completed, item.rows)
+        RecordedRange(_range(item), row.id, State(row.state), row.instant, row.completed, item.rows, item.filtered or 0)
         for row in connection.execute(query)
         for item in ([row] if row.content is None else unpack_ranges(row.id, row.content))
     ]

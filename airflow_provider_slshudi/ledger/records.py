@@ -281,6 +281,7 @@ class RangeTotals:
     """What an append read from one range.
 
     `bytes` are raw (uncompressed) bytes pulled; the log times are unix seconds, None where the range held no log.
+    `filtered` logs more were read that the pipeline's condition leaves out.
     """
 
     range: Range
@@ -288,6 +289,7 @@ class RangeTotals:
     bytes: int
     first_time: int | None
     last_time: int | None
+    filtered: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +305,7 @@ class RecordedRange:
     instant: str
     completed: str | None
     rows: int | None
+    filtered: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +365,7 @@ class Transaction:
     `values_until` is when the values of logs in the manifest expire; None where it has none.
     `partitions` are rows by the path of each partition that it writes to; None where that is not known, or there are
     none. `place` is its place in the order in which the ledger heard of commits: 1, 2, 3 ... of each pipeline.
+    `filter` is the condition by which logs were left out (`shaping.conditions.described`); None without one.
     `order_digest` is the SHA-256 of the append's order, from OPEN on; None where a rebuild of the ledger wrote the row.
     """
 
@@ -385,6 +389,7 @@ class Transaction:
     order_digest: str | None = None
     values_until: datetime | None = None
     partitions: Mapping[str, int] | None = field(default=None, repr=False)
+    filter: Mapping[str, Any] | None = field(default=None, repr=False)
     place: int | None = None
 
 
@@ -606,7 +611,7 @@ class Past:
 class CommittedBatch:
     """A committed transaction as the table's commit tells it; `totals` has each of `ranges` but gaps.
 
-    `partitions` is as a `Transaction` has it.
+    `partitions` and `filter` are as a `Transaction` has them.
     """
 
     id: str
@@ -618,6 +623,7 @@ class CommittedBatch:
     ranges: tuple[Range, ...]
     totals: tuple[RangeTotals, ...]
     partitions: Mapping[str, int] | None = None
+    filter: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,7 @@ def _insert(connection: Connection, pipeline: str, batch: CommittedBatch, place:
     row |= {"state": State.COMMITTED.value, "instant": batch.instant, "completed": batch.completed}
     row |= {"dag_id": batch.dag_id, "run_id": batch.run_id, "created": moment, "changed": moment, "heartbeat": moment}
     row |= {"place": place, "partitions": batch.partitions}
+    row |= {"filter": None if batch.filter is None else dict(batch.filter)}
     row |= {"rows": sum(item.rows for item in batch.totals), "bytes": sum(item.bytes for item in batch.totals)}
     connection.execute(insert(models.transactions).values(row))
     ranges = []
@@ -117,6 +118,7 @@ def _insert(connection: Connection, pipeline: str, batch: CommittedBatch, place:
         key = {"transaction_id": batch.id, "shard": item.shard, "begin_cursor": item.begin, "end_cursor": item.end}
         totals = read.get(item)
         ranges.append(key | {"gap": item.gap, "rows": totals and totals.rows, "bytes": totals and totals.bytes})
+        ranges[-1]["filtered"] = totals and totals.filtered
     if ranges:
         connection.execute(insert(models.ranges), ranges)
     learn_density(connection, pipeline, batch.totals)

@@ -179,6 +179,7 @@ def prepared(
     released: Sequence[Range] = (),
     values_kept: timedelta | None = None,
     partitions: Mapping[str, int] | None = None,
+    filter: Mapping[str, Any] | None = None,
 ) -> Transaction:
     """OPEN -> PREPARED: the data is written.
 
@@ -191,6 +192,7 @@ def prepared(
         released: parts of planned ranges that are not the transaction's any more.
         values_kept: for how long the manifest's examples may have values of logs; None where they have none.
         partitions: rows by the path of each partition that the batch writes to; None of a table without any.
+        filter: the condition by which logs were left out; None without one.
 
     Raises:
         LedgerError: the manifest is no JSON, or the totals are not those of the ranges.
@@ -203,13 +205,14 @@ def prepared(
     until = None if values_kept is None or not stored.get(EXAMPLES) else now(connection) + values_kept
     touched = None if partitions is None else dict(partitions)
     values = {"manifest": stored, "rows": rows, "bytes": bytes_, "values_until": until, "partitions": touched}
+    values |= {"filter": None if filter is None else dict(filter)}
 
     def store(_: Transaction) -> None:
         reach(Point.RECORD_HALF)
         if gaps or released:
             _narrow(connection, id, gaps, released)
         _check_totals(id, reads.ranges(connection, id), totals)
-        names = ("rows", "bytes", "first_time", "last_time")
+        names = ("rows", "bytes", "first_time", "last_time", "filtered")
         range_rows = [_range_row(id, item.range) | {name: getattr(item, name) for name in names} for item in totals]
         upsert(connection, models.ranges, range_rows, names)
 
@@ -248,7 +251,7 @@ def _check_totals(id: str, ranges: Sequence[Range], totals: Sequence[RangeTotals
             transaction=id,
         )
     for item in totals:
-        if item.rows < 0 or item.bytes < 0:
+        if item.rows < 0 or item.bytes < 0 or item.filtered < 0:
             raise LedgerError(
                 f"transaction {id}: range {item.range} has {item.rows} rows and {item.bytes} bytes", transaction=id
             )

@@ -147,8 +147,8 @@ class SlsHudiAppendOperator(_DriverStep):
 class SlsHudiRecordOperator(_Step):
     """Phase one: checks the append's manifest and makes manifest and offsets durable.
 
-    Returns rows, raw bytes, per column how many values did not fit, how many logs went to the quarantine, and the
-    failed checks that only warn.
+    Returns rows, raw bytes, per column how many values did not fit, how many logs went to the quarantine, how many the
+    pipeline's condition left out if it has one, and the failed checks that only warn.
     """
 
     def step(self, work: Work, id_: str, token: int, context: Context) -> dict[str, Any]:
@@ -170,6 +170,10 @@ class SlsHudiRecordOperator(_Step):
             )
         warnings = dict(manifest.get("warnings", {}))
         figures = {"rows": recorded.rows, "bytes": recorded.bytes, "misfits": misfits}
+        filtered = manifest.get("filtered")
+        if filtered is not None:
+            self.log.info("`where` left out %d logs, and kept %d", filtered, recorded.rows)
+            figures["filtered"] = filtered
         return {**figures, "quarantined": quarantined, "warnings": warnings}
 
 

@@ -151,7 +151,7 @@ def _logstore(pipeline: Pipeline, batches: Sequence[Batch]) -> InputDataset:
         facets["subset"] = base_subset_dataset.InputSubsetInputDatasetFacet(
             inputCondition=base_subset_dataset.PartitionSubsetCondition(partitions=parts)
         )
-    keys = dict.fromkeys(column.source_key for column in pipeline.columns)
+    keys = dict.fromkeys(key for column in pipeline.columns for key in pipeline.keys_of(column))
     fields = _schema((key, "string") for key in keys)
     return InputDataset(*logstore_name(pipeline), facets, facets={"schema": fields})
 
@@ -243,12 +243,15 @@ def _of_key(pipeline: Pipeline, column: Column, description: str) -> column_line
 
     subtype = "TRANSFORMATION" if description else "IDENTITY"
     how = column_lineage_dataset.Transformation("DIRECT", subtype, description or None)
-    field = column_lineage_dataset.InputField(*logstore_name(pipeline), column.source_key, [how])
-    return column_lineage_dataset.Fields([field])
+    keys = pipeline.keys_of(column)
+    fields = [column_lineage_dataset.InputField(*logstore_name(pipeline), key, [how]) for key in keys]
+    return column_lineage_dataset.Fields(fields)
 
 
 def _conversion(column: Column) -> str:
     """What becomes of a key's text on its way into the column; empty if it stays as it is."""
+    if column.expr is not None:
+        return f"{column.expr} as {column.type}"
     if column.path is None and column.type == "string":
         return ""
     written = ", ".join(filter(None, (column.format, column.timezone)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,6 +10,7 @@ from airflow_provider_slshudi.exceptions import RangesDoubled, TableError
 from airflow_provider_slshudi.handover import fencing
 from airflow_provider_slshudi.hudi.instant_metadata import (
     DAG_KEY,
+    FILTER_KEY,
     KIND_KEY,
     PIPELINE_KEY,
     RUN_KEY,
@@ -202,10 +204,10 @@ def _batch(work: Work, commit: Commit) -> Iterator[CommittedBatch]:
     if extra.get(PIPELINE_KEY) != work.pipeline.name:
         return
     ranges, totals = [], []
-    for item, count, size in ranges_of(extra):
+    for item, count, size, filtered in ranges_of(extra):
         ranges.append(item)
         if count is not None and size is not None:
-            totals.append(RangeTotals(item, count, size, None, None))
+            totals.append(RangeTotals(item, count, size, None, None, filtered))
     yield CommittedBatch(
         extra[TRANSACTION_KEY],
         Kind(extra[KIND_KEY]),
@@ -216,4 +218,5 @@ def _batch(work: Work, commit: Commit) -> Iterator[CommittedBatch]:
         tuple(ranges),
         tuple(totals),
         None if work.pipeline.table.partition is None else commit.partitions,
+        json.loads(extra[FILTER_KEY]) if FILTER_KEY in extra else None,
     )

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +22,10 @@ from airflow_provider_slshudi.config.timepattern import COUNTS, FORMATS, parse_p
 from airflow_provider_slshudi.rows import times
 from airflow_provider_slshudi.rows.casts import Cast, as_text, attempt, bytes_of, halve, has_letter, matching
 from airflow_provider_slshudi.rows.documents import shredded
+
+if TYPE_CHECKING:
+    from airflow_provider_slshudi.config.columns import Column
+    from airflow_provider_slshudi.config.pipeline import Pipeline
 
 _INTEGER = r"\A[+-]?0*[0-9]{1,19}\z"
 _DIGITS = r"([0-9]+\.?[0-9]*|\.[0-9]+)"
@@ -34,7 +39,11 @@ _TRIMMED = _TRIMMED_BY_JAVA + "\x7f"
 
 @dataclass(frozen=True)
 class ColumnSpec:
-    """A column as a task needs it: see `config.columns.Column`."""
+    """A column as a task needs it: see `config.columns.Column`.
+
+    One with an expression has its `tree` and the type that this gives, `computed`; its `key` is the first that the
+    expression names.
+    """
 
     name: str
     type: str
@@ -46,6 +55,26 @@ class ColumnSpec:
     max_bytes: int | None = None
     renamed_from: tuple[str, ...] = ()
     null_texts: tuple[str, ...] = ()
+    tree: tuple[Any, ...] | None = None
+    computed: str = ""
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, column: Column) -> ColumnSpec:
+        """A column of a pipeline, with its checked expression if it has one."""
+        spec = cls(
+            column.name,
+            column.type,
+            (*pipeline.keys_of(column), "__topic__")[0],
+            column.format,
+            column.timezone or times.UTC,
+            column.path,
+            column.required,
+            column.max_bytes,
+            tuple(column.renamed_from),
+            tuple(column.null_texts),
+        )
+        expression = pipeline.computed.get(column.name)
+        return spec if expression is None else replace(spec, tree=expression.tree, computed=expression.type)
 
 
 def convert(values: pa.Array, spec: ColumnSpec) -> pa.Array:

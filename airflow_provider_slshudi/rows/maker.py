@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,7 @@ from numpy.typing import NDArray
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.config.table import EventTimePartition
-from airflow_provider_slshudi.rows.convert import ColumnSpec, convert, convert_map, without_texts
-from airflow_provider_slshudi.rows.documents import at_path
+from airflow_provider_slshudi.rows.convert import ColumnSpec, convert_map
 from airflow_provider_slshudi.rows.keys import lacking, row_keys, unusable
 from airflow_provider_slshudi.rows.misfits import (
     EXAMPLES,
@@ -32,7 +32,9 @@ from airflow_provider_slshudi.rows.misfits import (
 )
 from airflow_provider_slshudi.rows.partitions import PartitionSpec, partitions_of, without_folder
 from airflow_provider_slshudi.rows.partitions import beyond as beyond_kept
-from airflow_provider_slshudi.rows.times import UTC
+from airflow_provider_slshudi.shaping.conditions import Condition
+from airflow_provider_slshudi.shaping.inputs import Input, Inputs, as_binary, flat
+from airflow_provider_slshudi.shaping.masks import Masks, MaskSpec
 
 _SECOND = 1_000_000
 
@@ -45,7 +47,8 @@ class RowSpec:
     without a value for one of the columns `needed` is left out. `record_key` are the key columns of a table with
     upserts. `not_zero` are its ordering field and delete marker, if Hudi would misread a delete with ordering value 0.
     `kept` are the paths of partitions that rows may have, None for any: rows of others have no partition.
-    `shows`: whether messages may have values of logs.
+    `shows`: whether messages may have values of logs. `where` is the condition that logs must meet to become rows, and
+    `named` are the keys of logs that it and expressions name.
     """
 
     columns: tuple[ColumnSpec, ...]
@@ -59,25 +62,14 @@ class RowSpec:
     not_zero: tuple[str, str] | None = None
     kept: frozenset[str] | None = None
     shows: bool = False
+    where: Condition | None = None
+    masks: tuple[MaskSpec, ...] = ()
+    named: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, pipeline: Pipeline, planned: int = 0) -> RowSpec:
         """The part of a pipeline that makes rows."""
-        columns = tuple(
-            ColumnSpec(
-                c.name,
-                c.type,
-                c.source_key,
-                c.format,
-                c.timezone or UTC,
-                c.path,
-                c.required,
-                c.max_bytes,
-                tuple(c.renamed_from),
-                tuple(c.null_texts),
-            )
-            for c in pipeline.columns
-        )
+        columns = tuple(ColumnSpec.of(pipeline, column) for column in pipeline.columns)
         partition = bounds = None
         partition_config = pipeline.table.partition
         if isinstance(partition_config, EventTimePartition):
@@ -102,12 +94,15 @@ class RowSpec:
             keys,
             _not_zero(pipeline),
             shows=pipeline.keep_values is not None,
+            where=Condition.of(pipeline),
+            masks=tuple(map(MaskSpec.of, pipeline.masks)),
+            named=tuple(pipeline.expression_keys),
         )
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The log keys that the columns need, each once."""
-        return tuple(dict.fromkeys(column.key for column in self.columns))
+        """The log keys that columns and expressions need, each once."""
+        return tuple(dict.fromkeys([*(column.key for column in self.columns), *self.named]))
 
 
 @dataclass(frozen=True)
@@ -115,7 +110,7 @@ class Rows:
     """Rows of the table: its data columns, their row keys, and their partition values if it has partitions.
 
     `unfit` are the logs that go to the quarantine instead, None if there are none. `of` masks the logs that became
-    rows, None if all did.
+    rows, None if all did. `filtered` are the logs that the pipeline's condition leaves out.
     """
 
     data: pa.Table
@@ -123,10 +118,15 @@ class Rows:
     partitions: pa.DictionaryArray | None
     unfit: Unfit | None = None
     of: pa.Array | None = None
+    filtered: int = 0
 
 
 class RowMaker:
     """Makes rows.
+
+    Args:
+        spec: which.
+        masks: applied to the logs that become rows, of which those of the quarantine are masked already.
 
     Attributes:
         misfits: per column, the values that did not fit.
@@ -135,38 +135,66 @@ class RowMaker:
         dropped: the logs that neither become rows nor go to the quarantine.
     """
 
-    def __init__(self, spec: RowSpec) -> None:
-        self._spec = spec
+    def __init__(self, spec: RowSpec, masks: Masks | None = None) -> None:
+        self._spec, self._masks = spec, masks
         self.misfits: Counter[str] = Counter()
         self.unfit = self.dropped = 0
         self.examples: list[str] = []
 
     def rows(self, logs: pa.Table, shard: int) -> Rows:
         """The rows of decoded logs (see `sls.decode`); raises as `made`."""
-        keys = row_keys(shard, flat(logs["__cursor__"]), flat(logs["__index__"]))
-        return self.made(logs, keys, pa.scalar(self._spec.planned * _SECOND, pa.timestamp("us", "UTC")))
+        planned = pa.scalar(self._spec.planned * _SECOND, pa.timestamp("us", "UTC"))
 
-    def made(self, logs: pa.Table, keys: pa.Array, planned: Any) -> Rows:
-        """The rows of decoded logs with row keys `keys`; `planned` is the planning time of their batch, or one per log.
+        def make(logs: pa.Table, _: pa.Array | None) -> Rows:
+            logs = logs if self._masks is None else self._masks.masked(logs)
+            return self._made(logs, row_keys(shard, flat(logs["__cursor__"]), flat(logs["__index__"])), planned)
+
+        return self._of_kept(logs, make)
+
+    def made(self, logs: pa.Table, keys: pa.Array, planned: pa.Array) -> Rows:
+        """The rows of decoded logs with row keys `keys`; `planned` is the planning time of each one's batch.
 
         Raises:
             ValueMisfit: a log does not fit and the pipeline says that this fails the batch.
         """
+
+        def make(logs: pa.Table, kept: pa.Array | None) -> Rows:
+            if kept is None:
+                return self._made(logs, keys, planned)
+            return self._made(logs, keys.filter(kept), planned.filter(kept))
+
+        return self._of_kept(logs, make)
+
+    def _of_kept(self, logs: pa.Table, make: Callable[[pa.Table, pa.Array | None], Rows]) -> Rows:
+        """The rows that are made of the logs that the pipeline's condition keeps; their places are those in `logs`."""
+        keeps = None if self._spec.where is None else self._spec.where.kept(logs)
+        if keeps is None:
+            return make(logs, None)
+        mask = pa.array(keeps)
+        rows, places = make(logs.filter(mask), mask), np.nonzero(keeps)[0]
+        row_mask = mask
+        if rows.of is not None:
+            became_rows = np.zeros(len(keeps), np.bool_)
+            became_rows[places[rows.of.to_numpy(zero_copy_only=False)]] = True
+            row_mask = pa.array(became_rows)
+        unfit = None if rows.unfit is None else replace(rows.unfit, rows=places[rows.unfit.rows])
+        return replace(rows, unfit=unfit, of=row_mask, filtered=len(keeps) - len(places))
+
+    def _made(self, logs: pa.Table, keys: pa.Array, planned: Any) -> Rows:
+        """The rows of logs that the pipeline's condition keeps."""
         data: dict[str, pa.Array] = {}
         misfits: list[Misfits] = []
+        inputs = Inputs(self._spec.columns, logs)
         for spec in self._spec.columns:
-            before = _as_binary(flat(logs[spec.key]))
-            inputs = before
-            if spec.path is not None:
-                inputs, before = at_path(before, spec.path)
-            if spec.null_texts:
-                inputs, before = (without_texts(values, spec.null_texts) for values in (inputs, before))
-            data[spec.name], unfit = judged(before, convert(inputs, spec), spec, self._spec.misfits)
-            misfits += unfit
+            item = inputs.of(spec.name)
+            data[spec.name] = item.after
+            if not item.fits or (spec.required and item.after.null_count):
+                data[spec.name], unfit = judged(item.before, item.after, spec, self._spec.misfits, item.failed)
+                misfits += unfit
             if self._spec.partition is not None and spec.name == self._spec.partition.column:
-                data[spec.name] = self._within_bounds(data[spec.name], before, spec, planned, misfits)
-                data[spec.name] = self._within_folders(data[spec.name], before, spec, misfits)
-                data[spec.name] = self._within_kept(data[spec.name], before, spec, misfits)
+                data[spec.name] = self._within_bounds(data[spec.name], item, spec, planned, misfits)
+                data[spec.name] = self._within_folders(data[spec.name], item, spec, misfits)
+                data[spec.name] = self._within_kept(data[spec.name], item, spec, misfits)
         self._within_keys(data, logs, misfits)
         for spec in self._spec.columns:
             data |= dict.fromkeys(spec.renamed_from, data[spec.name])
@@ -200,17 +228,17 @@ class RowMaker:
             table = table.append_column(partition.name, partitions)
         return table, partitions
 
-    def _within_folders(self, values: pa.Array, before: pa.Array, spec: ColumnSpec, found: list[Misfits]) -> pa.Array:
+    def _within_folders(self, values: pa.Array, item: Input, spec: ColumnSpec, found: list[Misfits]) -> pa.Array:
         """Replaces partition values that no folder can hold by NULL, and adds them to `found`."""
         assert self._spec.partition is not None  # noqa: S101
         outside = without_folder(values, self._spec.partition)
         if outside is None or not pc.any(outside).as_py():
             return values
         mask = pc.fill_null(outside, False).to_numpy(zero_copy_only=False)
-        found.append(of_values(spec, before, mask, self._spec.misfits, Reason.PARTITION))
+        found.append(of_values(spec, item.before, mask, self._spec.misfits, Reason.PARTITION))
         return without(values, mask)
 
-    def _within_kept(self, values: pa.Array, before: pa.Array, spec: ColumnSpec, found: list[Misfits]) -> pa.Array:
+    def _within_kept(self, values: pa.Array, item: Input, spec: ColumnSpec, found: list[Misfits]) -> pa.Array:
         """Adds values of partitions that are not kept to `found`; replaces them by NULL where they name the folder.
 
         A time keeps its value under each rule: only its row's partition is none.
@@ -222,7 +250,7 @@ class RowMaker:
         if not mask.any():
             return values
         is_time = partition.every is not None
-        found.append(of_values(spec, before, mask, "nullify" if is_time else self._spec.misfits, Reason.SPREAD))
+        found.append(of_values(spec, item.before, mask, "nullify" if is_time else self._spec.misfits, Reason.SPREAD))
         return values if is_time else without(values, mask)
 
     def _within_keys(self, data: dict[str, pa.Array], logs: pa.Table, found: list[Misfits]) -> None:
@@ -250,18 +278,18 @@ class RowMaker:
             return
         spec = next(spec for spec in self._spec.columns if spec.name == name)
         rule = "drop" if self._spec.needed else "fail"
-        found.append(of_values(spec, _as_binary(flat(logs[spec.key])), mask, rule, reason))
+        found.append(of_values(spec, as_binary(logs[spec.key]), mask, rule, reason))
         data[name] = without(data[name], mask)
 
     def _within_bounds(
-        self, times: pa.Array, before: pa.Array, spec: ColumnSpec, planned: Any, found: list[Misfits]
+        self, times: pa.Array, item: Input, spec: ColumnSpec, planned: Any, found: list[Misfits]
     ) -> pa.Array:
         """Replaces event times beyond the bounds by NULL, and adds them to `found`."""
         bounds = self._spec.bounds
         outside = beyond(times, planned, bounds) if bounds is not None else []
         if bounds is None or not outside:
             return times
-        found.append(of_times(spec, before, outside, bounds.rule))
+        found.append(of_times(spec, item.before, outside, bounds.rule))
         for _, mask in outside:
             times = without(times, mask)
         return times
@@ -276,7 +304,7 @@ class RowMaker:
             reported_rows = [item.rows for item in found if item.column == spec.name]
             new = np.setdiff1d(rows, np.concatenate(reported_rows)) if reported_rows else rows
             if len(new):
-                values = _as_binary(flat(logs[spec.key])).take(pa.array(new))
+                values = as_binary(logs[spec.key]).take(pa.array(new))
                 reasons = pa.array([Reason.MISSING.value] * len(new), pa.string())
                 found.append(Misfits(spec.name, spec.type, "drop", new, reasons, values))
             all_rows = np.union1d(all_rows, rows)
@@ -308,13 +336,3 @@ def _not_zero(pipeline: Pipeline) -> tuple[str, str] | None:
     return (
         (upsert.ordering_field, upsert.delete_marker) if with_logs and types[upsert.ordering_field] == "int" else None
     )
-
-
-def _as_binary(values: pa.Array) -> pa.Array:
-    """`values` as binary: a log's own time comes as a number, but columns are made from text."""
-    return values if pa.types.is_binary(values.type) else values.cast(pa.string()).cast(pa.binary())
-
-
-def flat(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece; copied only if it has several."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

@@ -31,6 +31,7 @@ class Reason(str, Enum):
     NOT_UTF8 = "not_utf8"
     TOO_LARGE = "too_large"
     MISSING = "missing"
+    EXPRESSION = "expression"
     LATE = "late"
     FUTURE = "future"
     PARTITION = "partition"
@@ -95,7 +96,9 @@ class Unfit:
     why: pa.Table
 
 
-def judged(before: pa.Array, after: pa.Array, spec: ColumnSpec, rule: str) -> tuple[pa.Array, list[Misfits]]:
+def judged(
+    before: pa.Array, after: pa.Array, spec: ColumnSpec, rule: str, failed: NDArray[Any] | None = None
+) -> tuple[pa.Array, list[Misfits]]:
     """A converted column with its misfits NULL, and the misfits.
 
     Args:
@@ -103,6 +106,7 @@ def judged(before: pa.Array, after: pa.Array, spec: ColumnSpec, rule: str) -> tu
         after: the values after it; NULL where one did not convert.
         spec: the column.
         rule: the rule for its misfits.
+        failed: the logs for which its expression cannot be computed, if there are any.
     """
     too_large = _longer(before, spec.max_bytes)
     if too_large is not None:
@@ -117,6 +121,8 @@ def judged(before: pa.Array, after: pa.Array, spec: ColumnSpec, rule: str) -> tu
     if too_large is not None:
         reasons[too_large[rows]] = Reason.TOO_LARGE.value
     reasons[pc.is_null(values).to_numpy(zero_copy_only=False)] = Reason.MISSING.value
+    if failed is not None:
+        reasons[failed[rows]] = Reason.EXPRESSION.value
     return after, [Misfits(spec.name, spec.type, rule, rows, pa.array(reasons, pa.string()), values)]
 
 

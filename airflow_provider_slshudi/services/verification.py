@@ -44,7 +44,11 @@ class Counts:
         compared: log groups that were compared with the service; None, like the next three, where it was not asked.
         not_comparable: log groups that the service no longer holds, of which nothing is known.
         lacking: logs that the service has and the table has not.
-        strange: rows whose log group the service has, but without such a log.
+        strange: rows whose log group the service has, but without such a log, or with one that the batch's condition
+            leaves out.
+        filtered: logs that the ledger recorded as left out by the pipeline's condition; None where there are none.
+        unbalanced: how far that differs from what the condition leaves out of the logs that the service has, of ranges
+            that it still has whole; None where it was not asked or no batch had a condition.
         quarantined: how many of `rows` are in the quarantine; None where there is none.
         erased: recorded rows that accepted erasures took: they are neither among `rows` nor `missing`; None where there
             are none.
@@ -61,11 +65,14 @@ class Counts:
     strange: int | None = None
     quarantined: int | None = None
     erased: int | None = None
+    filtered: int | None = None
+    unbalanced: int | None = None
 
     @property
     def ok(self) -> bool:
         """Whether nothing is wrong; log groups that could not be compared with the service do not count."""
-        return not (self.missing or self.doubled or self.foreign or self.lacking or self.strange)
+        wrong = self.missing, self.doubled, self.foreign, self.lacking, self.strange, self.unbalanced
+        return not any(wrong)
 
     def to_dict(self) -> dict[str, int]:
         """For JSON; leaves out figures that are None."""
@@ -152,7 +159,7 @@ class Proof:
     def complaint(self) -> str:
         """What is wrong, in one sentence; empty where nothing is."""
         counts = {**self.totals.to_dict(), "unreadable": self.unreadable}
-        kinds = ("missing", "doubled", "foreign", "unreadable", "lacking", "strange")
+        kinds = ("missing", "doubled", "foreign", "unreadable", "lacking", "strange", "unbalanced")
         said = [f"{counts[kind]} {kind}" for kind in kinds if counts.get(kind)]
         places = [f"{item.shard}:[{item.begin}, {item.end}) of {item.transaction}" for item in self.wrong]
         places += [
@@ -217,11 +224,12 @@ def _range_proof(
     recorded: RecordedRange, found: RangeFound | None, with_source: bool, with_quarantine: bool
 ) -> RangeProof:
     item = recorded.range
-    tally = found or RangeFound(0, 0, 0, 0, 0, 0, None, 0, 0, 0, 0, None, None)
+    tally = found or RangeFound(0, 0, 0, 0, 0, 0, None, 0, 0, 0, 0, 0, None, None)
     recorded_rows = recorded.rows or 0
     compared = tally.groups if with_source else None
     # A gap was gone before it was read: there is nothing to compare with.
     held = 0 if item.gap else len(item)
+    is_whole = with_source and tally.groups == held
     counts = Counts(
         recorded_rows,
         tally.rows,
@@ -234,6 +242,8 @@ def _range_proof(
         tally.strange if with_source else None,
         tally.quarantined if with_quarantine else None,
         tally.erased or None,
+        recorded.filtered or None,
+        abs(recorded.filtered - tally.filtered) if is_whole and (recorded.filtered or tally.filtered) else None,
     )
     places = {"row": tally.example, "lacking": tally.lacking_at, "strange": tally.strange_at}
     examples = {name: str(place) for name, place in places.items() if place is not None}
@@ -253,7 +263,12 @@ def _sum(counts: Iterable[Counts], with_source: bool, with_quarantine: bool) -> 
     listed = list(counts)
     names = (*_COUNTS, *(_OF_SERVICE if with_source else ()), *(("quarantined",) if with_quarantine else ()))
     summed = Counts(**{name: sum(getattr(item, name) or 0 for item in listed) for name in names})
-    return replace(summed, erased=sum(item.erased or 0 for item in listed) or None)
+    optional = {
+        name: sum(values)
+        for name in ("erased", "filtered", "unbalanced")
+        if (values := [value for item in listed if (value := getattr(item, name)) is not None])
+    }
+    return replace(summed, **optional)
 
 
 def verify(work: Work, source: bool = False) -> Proof:
@@ -308,7 +323,8 @@ def verify(work: Work, source: bool = False) -> Proof:
         service = work.connect()
         secrets = service.connection.to_env()
         density = {str(shard): item.bytes for shard, item in work.ledger.density(work.pipeline.name).items()}
-        question = replace(question, source=_held(service, recorded), density=density)
+        held = _held(service, recorded)
+        question = replace(question, source=held, density=density, **_filters(work, recorded, held))
     id_ = uuid.uuid4().hex
     try:
         digest = ask(work.storage, id_, question)
@@ -363,6 +379,19 @@ def _is_compared(item: RecordedRange, as_of: str, completed: set[str]) -> bool:
     if item.completed is None:
         return item.instant in completed
     return item.completed <= as_of
+
+
+def _filters(work: Work, recorded: Sequence[RecordedRange], held: Sequence[tuple[int, int, int]]) -> dict[str, Any]:
+    """The conditions by which logs of these ranges were left out, and which is whose."""
+    by_transaction = work.ledger.filters(sorted({recorded[number].transaction for number, _, _ in held}))
+    filters, places = list[Mapping[str, Any]](), dict[str, int]()
+    for number, _, _ in held:
+        described = by_transaction.get(recorded[number].transaction)
+        if described is not None:
+            if described not in filters:
+                filters.append(described)
+            places[str(number)] = filters.index(described)
+    return {"filters": filters, "filter_of": places}
 
 
 def _held(service: LogService, recorded: Sequence[RecordedRange]) -> list[tuple[int, int, int]]:

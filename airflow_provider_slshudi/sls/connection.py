@@ -47,9 +47,11 @@ _VARIABLES = {
     "auth_version": "SLSHUDI_SLS_AUTH_VERSION",
     "credentials": "SLSHUDI_SLS_CREDENTIALS",
     "assume_role": "SLSHUDI_SLS_ASSUME_ROLE",
+    "mask_name": "SLSHUDI_MASK_NAME",
+    "mask_key": "SLSHUDI_MASK_SECRET",
 }
 _KEYS = ("access_key_id", "access_key_secret")
-_SECRETS = ("access_key_secret", "security_token")
+_SECRETS = ("access_key_secret", "security_token", "mask_key")
 _SENT = ("endpoint", *_KEYS, "security_token", "region")
 """The fields that a request carries."""
 
@@ -61,7 +63,8 @@ class SlsConnection:
     `endpoint` is a host, `host:port` or `https://host[:port]`; `security_token` belongs to temporary (STS) keys; only
     `auth_version` v4 signs `region`, and needs it. `credentials`, in place of keys, says where temporary ones are
     fetched again and again: `file:/path/of/keys.json`, `ecs:name-of-a-RAM-role` or `rrsa`. `assume_role` is the ARN of
-    a role that those assume. Raises ConfigError for a connection that cannot work.
+    a role that those assume. With it travels to tasks the key by which a pipeline's masks hash, and the key's name.
+    Raises ConfigError for a connection that cannot work.
     """
 
     endpoint: str
@@ -72,6 +75,8 @@ class SlsConnection:
     auth_version: AuthVersion = "v1"
     credentials: str = ""
     assume_role: str = ""
+    mask_name: str = ""
+    mask_key: Secret = NONE
 
     def __post_init__(self) -> None:
         for name in _SENT:

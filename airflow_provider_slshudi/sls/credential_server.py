@@ -46,11 +46,13 @@ class CredentialServer:
             "endpoint": connection.endpoint,
             "region": connection.region,
             "auth_version": connection.auth_version,
+            "mask_name": connection.mask_name,
         }
         keys = {
             "access_key_id": credentials.access_key_id,
             "access_key_secret": credentials.access_key_secret.reveal(),
             "security_token": credentials.security_token.reveal(),
+            "mask_key": connection.mask_key.reveal(),
         }
         seconds = None if credentials.expires is None else credentials.expires - time.time()
         return json.dumps({"service": service, "keys": keys, "seconds": seconds}).encode()

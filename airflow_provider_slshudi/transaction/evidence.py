@@ -123,7 +123,7 @@ def committed_elsewhere(work: Work, timeline: Timeline, transaction: Transaction
             continue
         replays = extra[KIND_KEY] == transaction.kind.value == Kind.REPLAY.value
         if work.ledger.find(extra[TRANSACTION_KEY]) is None and (
-            replays or overlap(mine, (item for item, _, _ in ranges_of(extra)))
+            replays or overlap(mine, (item for item, *_ in ranges_of(extra)))
         ):
             return instant.time
     return None

@@ -136,6 +136,7 @@ def _totals(item: Range, parts: list[RangeDone]) -> RangeTotals:
         sum(part.bytes for part in parts),
         min(first, default=None),
         max(last, default=None),
+        sum(part.filtered for part in parts),
     )
 
 

@@ -251,8 +251,12 @@ def _commit_order(work: Work, transaction: Transaction, batch: BatchOrder | None
         transaction.pipeline,
         transaction.kind.value,
         (transaction.dag_id, transaction.run_id),
-        ranges_text((item, total.rows, total.bytes) if total else (item, None, None) for item, total in counted_ranges),
+        ranges_text(
+            (item, total.rows, total.bytes, total.filtered) if total else (item, None, None, 0)
+            for item, total in counted_ranges
+        ),
         None if quarantined is None else (quarantined, recorded["digest"]),
+        transaction.filter,
     )
     extra_digest = attempt.leave_extra(extra)
     return JobOrder(

@@ -191,12 +191,15 @@ def record(work: Work, id_: str, token: int) -> Transaction:
             facts |= {"quarantined": None if manifest.quarantine is None else manifest.quarantined}
             if transaction.kind is Kind.REPLAY:
                 facts |= {"moved": manifest.taken - manifest.quarantined, "left": manifest.left}
+            facts |= {} if manifest.filter is None else {"filtered": manifest.filtered}
             lost = lost_of(manifest)
             facts |= {"lost": [str(item) for item in lost]} if lost else {}
             gaps, released = ([], lost) if lost and reads_what_is_there(work, transaction) else (lost, [])
             values_kept = work.pipeline.values_kept or _LENGTHS_KEPT
             partitions = None if work.pipeline.table.partition is None else manifest.partitions
-            recorded = work.ledger.prepared(id_, token, facts, totals, gaps, released, values_kept, partitions)
+            recorded = work.ledger.prepared(
+                id_, token, facts, totals, gaps, released, values_kept, partitions, manifest.filter
+            )
             reach(Point.RECORD_TOLD)
         keep(work, recorded, manifest.unnamed)
         return recorded

@@ -63,8 +63,8 @@ def compared(work: Work, transaction: Transaction, found: Timeline, instant: str
         return {}
     try:
         extra = found.extra_of(instant) or {}
-        read = {item.range: (item.rows, item.bytes) for item in work.ledger.totals(transaction.id)}
-        ranges = {(item, *read.get(item, (None, None))) for item in work.ledger.ranges(transaction.id)}
+        read = {item.range: (item.rows, item.bytes, item.filtered) for item in work.ledger.totals(transaction.id)}
+        ranges = {(item, *read.get(item, (None, None, 0))) for item in work.ledger.ranges(transaction.id)}
         same = set(ranges_of(extra)) == ranges
     except (LedgerError, TableError, KeyError, ValueError, TypeError) as error:
         _log.warning("transaction %s: its commit is not compared with the ledger: %r", transaction.id, error)

@@ -44,6 +44,7 @@ class BatchView:
         unfit: logs that did not fit their columns.
         decided: how often a recovery decided it; the commit of a healthy run does not count.
         fresh: None of what is no committed batch of the tail.
+        filtered: logs that the pipeline's condition left out; None where it had none.
     """
 
     transaction: Transaction
@@ -54,6 +55,7 @@ class BatchView:
     decided: int
     cost: Cost
     fresh: Freshness | None
+    filtered: int | None
 
     @property
     def seconds(self) -> float:
@@ -142,6 +144,7 @@ def _batch(found: Transaction, events: Sequence[Event]) -> BatchView:
         sum(decided.by != own for decided in decisions(events)),
         cost_of(facts, events),
         freshness_of(found, events),
+        facts.get("filtered"),
     )
 
 

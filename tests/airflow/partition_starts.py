@@ -42,7 +42,10 @@ def measured(place: Place, hours: int) -> dict[str, list[float]]:
             runs = [run for run in place.airflow.runs(HOURS) if run["partition_key"] == value]  # noqa: B023
             return str(runs[0]["start_date"] or "") if runs else ""
 
-        moment = datetime.fromisoformat(until(f"{value} has a run", start, explain=place.explain))
+        # Python 3.10 does not read a Z.
+        moment = datetime.fromisoformat(
+            until(f"{value} has a run", start, explain=place.explain).replace("Z", "+00:00")
+        )
         started.append(moment.timestamp() - commit)
     return {"the hour's run starts": started, "a consumer has it": reported}
 

@@ -82,7 +82,9 @@ def test_ledger_show_lists_transactions_and_shows_one_in_full(
     assert (listed["id"], listed["state"], listed["run_id"]) == (begun.id, "PLANNED", "run-1")
     assert cli.main(["ledger", "show", begun.id, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert shown["ranges"] == [{"shard": 0, "begin": 10, "end": 25, "gap": False, "rows": None, "bytes": None}]
+    assert shown["ranges"] == [
+        {"shard": 0, "begin": 10, "end": 25, "gap": False, "rows": None, "bytes": None, "filtered": None}
+    ]
     assert cli.main(["ledger", "show", begun.id]) == 0
     assert begun.id in capsys.readouterr().out
 

@@ -50,7 +50,7 @@ def test_the_next_run_decides_and_goes_on_before_airflow_notices(
     (taken,) = [event for event in found.ledger.events(dying.id) if event.what == "taken over"]
     ends = {run["dag_run_id"]: run["end_date"] for run in found.airflow.runs(TAIL)}
     end = ends[dying.run_id]
-    assert end is None or datetime.fromisoformat(end) > taken.at, "Airflow noticed first"
+    assert end is None or datetime.fromisoformat(end.replace("Z", "+00:00")) > taken.at, "Airflow noticed first"
 
 
 def test_every_log_is_there_once(found: Place) -> None:

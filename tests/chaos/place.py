@@ -147,7 +147,9 @@ class Place:
             AirflowRefused: Airflow's API server did not say; AirflowUnreachable where it is gone.
         """
         found = self.airflow.get("dags/~/dagRuns/~/taskInstances", state="queued")["task_instances"]
-        since = [datetime.fromisoformat(task["queued_when"]) for task in found if task["queued_when"]]
+        since = [
+            datetime.fromisoformat(task["queued_when"].replace("Z", "+00:00")) for task in found if task["queued_when"]
+        ]
         return (datetime.now(timezone.utc) - min(since)).total_seconds() if since else 0.0
 
     def slshudi(self, *arguments: str) -> tuple[int, Any]:

@@ -292,6 +292,7 @@ _RANGES = st.builds(
     _NUMBERS,
     _NUMBERS,
     _NUMBERS,
+    _NUMBERS,
 )
 
 

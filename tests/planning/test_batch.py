@@ -177,7 +177,7 @@ def test_holes_of_one_shard_are_bounded_like_shards() -> None:
 def test_the_longest_text_of_a_batch_s_ranges_stays_below_its_bound() -> None:
     largest = 2**63 - 1
     ranges = [Range(99_999 - number, largest - 1, largest) for number in range(MOST_RANGES)]
-    text = ranges_text((item, 10**10, 10**13) for item in ranges)
+    text = ranges_text((item, 10**10, 10**13, 0) for item in ranges)
     assert len(text) <= 80 * MOST_RANGES
 
 

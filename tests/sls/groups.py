@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aliyun.log.log_logs_raw_pb2 import LogGroupListRaw
 from hypothesis import strategies as st
 
@@ -37,3 +39,16 @@ def alike(draw: st.DrawFn) -> LogGroupListRaw:
             for name in draw(st.sampled_from([names, names, names, names[::-1]])):
                 log.Contents.add(Key=name, Value=draw(VALUES))
     return listed
+
+
+def body_of(logs: Sequence[Sequence[tuple[str, str]]]) -> bytes:
+    """The logs as a pull brings them, a thousand in a log group."""
+    listed = LogGroupListRaw()
+    for begin in range(0, len(logs), 1_000):
+        group = listed.LogGroups.add(Topic="access", Source="10.0.0.1")
+        for pairs in logs[begin : begin + 1_000]:
+            log = group.Logs.add(Time=1_767_225_600)
+            for key, value in pairs:
+                log.Contents.add(Key=key, Value=value.encode())
+    body: bytes = listed.SerializeToString()
+    return body

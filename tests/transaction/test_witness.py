@@ -45,7 +45,7 @@ def its_own(work: Work, found: Transaction) -> dict[str, str]:
     """The extra metadata of the transaction's commit."""
     totals = {item.range: item for item in work.ledger.totals(found.id)}
     said = ((item, of.rows, of.bytes) if (of := totals.get(item)) else (item, None, None) for item in RANGES)
-    return extra_of(found.id, NAME, "tail", ("tail", "run-1"), ranges_text(said))
+    return extra_of(found.id, NAME, "tail", ("tail", "run-1"), ranges_text((*item, 0) for item in said))
 
 
 def test_what_settle_and_plan_look_at_is_kept(work: Work, table: ModelTable) -> None:
@@ -96,7 +96,7 @@ def test_a_commit_is_compared_with_the_ledger(work: Work, table: ModelTable) -> 
 def test_a_commit_of_other_ranges_or_of_another_transaction_differs(work: Work, table: ModelTable) -> None:
     instant = table.new_instant_time()
     found = prepared(work, instant)
-    short = extra_of("another", NAME, "tail", ("tail", "run-1"), ranges_text([(RANGES[0], 99, 1_000)]))
+    short = extra_of("another", NAME, "tail", ("tail", "run-1"), ranges_text([(RANGES[0], 99, 1_000, 0)]))
     commit(table, instant, short)
     assert timeline_view.compared(work, found, work.timeline(), instant) == {
         "same_transaction": False,

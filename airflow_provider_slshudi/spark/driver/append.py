@@ -20,7 +20,7 @@ from airflow_provider_slshudi.hudi.instant_metadata import action
 from airflow_provider_slshudi.planning.ranges import Density, Range
 from airflow_provider_slshudi.planning.windows import split
 from airflow_provider_slshudi.rows.partitions import partition_path
-from airflow_provider_slshudi.sls.pieces import decode_piece
+from airflow_provider_slshudi.shaping.conditions import described
 from airflow_provider_slshudi.spark.driver.checks import BatchChecks
 from airflow_provider_slshudi.spark.driver.key_access import Access
 from airflow_provider_slshudi.spark.driver.misfit_rows import Origin, QuarantineTask, Staging
@@ -154,7 +154,7 @@ class AppendTask:
                 rows, pull = read.rows, read.pull
                 writer.write(rows.data, rows.keys, self.partition_name, rows.partitions, read.done)
                 if rows.unfit is not None:
-                    staging.add(decode_piece(pull, ()), rows.unfit, pull.shard)
+                    staging.add(reading.whole(read), rows.unfit, pull.shard)
             stats = writer.close()
         reach(Point.APPEND_TASK_WRITTEN)
         return TaskResult(stats, reading.done(), reading.tally(), staging.path, reading.unnamed())
@@ -214,6 +214,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         aside,
         spent=Spent(tally.requests, gateway.cpu_seconds(), cpu + cpu_aside, round(tally.waited, 3)),
         unnamed=Unnamed.total(result.unnamed for result in results),
+        filter=described(pipeline),
     )
     return leave(gateway, storage, pipeline, manifest)
 

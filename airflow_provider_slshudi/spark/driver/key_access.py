@@ -24,7 +24,7 @@ from airflow_provider_slshudi.sls.credential_server import CredentialServer
 from airflow_provider_slshudi.sls.credentials import EARLY, Credentials, Keeper
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.keyserver import PORT, TOKEN_BYTES, Address, KeyServer, Place, listening
-from airflow_provider_slshudi.system.secrets import Secret
+from airflow_provider_slshudi.system.secrets import NONE, Secret
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -68,7 +68,8 @@ class Access:
                 raise SourceUnavailable(str(error), project=self.project, logstore=self.logstore) from error
             _kept.clear()
             keys = {name: getattr(first, name) for name in ("access_key_id", "access_key_secret", "security_token")}
-            _kept[token] = SlsConnection(**asker.service, **keys), keeper
+            connection = SlsConnection(**asker.service, **keys, mask_key=asker.mask_key)
+            _kept[token] = connection, keeper
         connection, keeper = _kept[token]
         return LogService(connection, self.project, self.logstore, credentials=keeper)
 
@@ -83,6 +84,7 @@ class _Asked:
         self._address, self._token = address, token
         self._last: Credentials | None = None
         self.service: dict[str, Any] = {}
+        self.mask_key = NONE
 
     def __call__(self) -> Credentials:
         last = self._last
@@ -98,6 +100,7 @@ class _Asked:
         seconds = answer["seconds"]
         expires = None if seconds is None else time.time() + seconds
         keys = answer["keys"]
+        self.mask_key = Secret(keys["mask_key"])
         secret, token = Secret(keys["access_key_secret"]), Secret(keys["security_token"])
         self._last = Credentials(keys["access_key_id"], secret, token, expires)
         return self._last

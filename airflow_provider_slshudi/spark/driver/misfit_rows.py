@@ -19,8 +19,8 @@ from airflow_provider_slshudi.handover.batch_files import Attempt
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.quarantine import COLUMNS
 from airflow_provider_slshudi.rows.keys import row_keys
-from airflow_provider_slshudi.rows.maker import flat
 from airflow_provider_slshudi.rows.misfits import Unfit
+from airflow_provider_slshudi.shaping.inputs import flat
 from airflow_provider_slshudi.sls.columns import META, REST
 from airflow_provider_slshudi.storage.files import Storage
 from airflow_provider_slshudi.system.points import Point, reach
@@ -64,8 +64,8 @@ class Staging:
             reach(Point.APPEND_TASK_STAGED)
 
     def add(self, logs: pa.Table, unfit: Unfit, shard: int) -> None:
-        """Adds the logs of a pull that `unfit` names; `logs` is the pull decoded without keys, all in `__rest__`."""
-        rows = _rows(logs.take(pa.array(unfit.rows)), unfit.why, shard, self._origin)
+        """Adds the logs of a pull that `unfit` names, decoded without keys, so that all is in `__rest__`."""
+        rows = _rows(logs, unfit.why, shard, self._origin)
         rows = rows.append_column(_KEY, row_keys(shard, flat(rows["cursor"]), flat(rows["log_index"])))
         if self._writer is None:
             self.path = self._name

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_slshudi.config.pipeline import Pipeline, Source
@@ -14,13 +14,12 @@ from airflow_provider_slshudi.handover.batch_files import RangeDone, Unnamed
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.rows.maker import RowMaker, Rows, RowSpec
 from airflow_provider_slshudi.rows.misfits import EXAMPLES
+from airflow_provider_slshudi.shaping.masks import HashKey, Masks
 from airflow_provider_slshudi.sls.pace import Limits, Pacer
+from airflow_provider_slshudi.sls.pieces import decode_piece
 from airflow_provider_slshudi.sls.reader import Reader, together
 from airflow_provider_slshudi.sls.service import LogService, Pull
 from airflow_provider_slshudi.spark.driver.unnamed_keys import UnnamedKeys
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SHARDS_AT_ONCE = 8
 """So many shards a task reads at the same time: eighty megabytes a second, and one pull of each in memory."""
@@ -101,9 +100,10 @@ class Reading:
     def __init__(self, spec: ReadSpec, ranges: Sequence[Range]) -> None:
         self._spec, self._ranges = spec, ranges
         self._maker = RowMaker(spec.rows)
+        self._masks: Masks | None = None
         self._found = {item: _Found(item) for item in ranges}
         self._requests, self._waited = 0, 0.0
-        self._unnamed = UnnamedKeys(spec.rows.columns, with_values=spec.rows.shows)
+        self._unnamed = UnnamedKeys(spec.rows.columns, with_values=spec.rows.shows and not spec.rows.masks)
 
     def rows(self) -> Iterator[Read]:
         """The rows of each pull, as pulls come.
@@ -113,6 +113,10 @@ class Reading:
         """
         limits = shard_limits(self._spec.limits, self._ranges)
         service = self._spec.connect()
+        if self._spec.rows.masks:
+            key = service.connection.mask_key
+            self._masks = Masks(self._spec.rows.masks, HashKey(service.connection.mask_name, key) if key else None)
+            self._maker = RowMaker(self._spec.rows, self._masks)
         before = service.requests
         spec = self._spec
         pacers = {shard: Pacer(limits[shard]) for shard in limits}
@@ -128,9 +132,21 @@ class Reading:
                 self._unnamed.add(logs)
                 self._found[item].add(pull, logs)
                 if logs.num_rows:
-                    yield Read(self._maker.rows(logs, item.shard), logs, pull, done / groups)
+                    # Without a name here, that would hold the rows while the next pull is decoded.
+                    yield Read(self._rows(logs, item), logs, pull, done / groups)
         self._requests = service.requests - before
         self._waited = max((pacer.waited for pacer in pacers.values()), default=0.0)
+
+    def _rows(self, logs: pa.Table, item: Range) -> Rows:
+        rows = self._maker.rows(logs, item.shard)
+        self._found[item].leave_out(rows.filtered)
+        return rows
+
+    def whole(self, read: Read) -> pa.Table:
+        """The logs of a pull that did not fit, with all that they have, for the quarantine."""
+        assert read.rows.unfit is not None  # noqa: S101
+        logs = decode_piece(read.pull, ()).take(pa.array(read.rows.unfit.rows))
+        return logs if self._masks is None else self._masks.masked(logs)
 
     def tally(self) -> Tally:
         """The misfits and requests, once all rows came."""
@@ -153,7 +169,7 @@ class _Found:
     def __init__(self, item: Range) -> None:
         self._item, self._begin = item, item.begin
         self._parts: list[RangeDone] = []
-        self._rows = self._size = 0
+        self._rows = self._size = self._filtered = 0
         self._times: list[int] = []
 
     def add(self, pull: Pull, logs: pa.Table) -> None:
@@ -164,6 +180,11 @@ class _Found:
             ends = pc.min_max(logs["__time__"]).as_py()
             times = [*self._times, ends["min"], ends["max"]]
             self._times = [min(times), max(times)]
+
+    def leave_out(self, filtered: int) -> None:
+        """Takes logs of the last pull that the pipeline's condition leaves out from the rows."""
+        self._rows -= filtered
+        self._filtered += filtered
 
     def lose(self, pull: Pull) -> None:
         """Ends the part that was read before log groups that are lost, and begins the one after them."""
@@ -180,8 +201,9 @@ class _Found:
         """Ends the part that is being read."""
         if self._begin < end:
             first, last = self._times or (None, None)
-            self._parts.append(RangeDone(self._item.shard, self._begin, end, self._rows, self._size, first, last))
-        self._begin, self._rows, self._size, self._times = end, 0, 0, []
+            counts = self._rows, self._size, first, last
+            self._parts.append(RangeDone(self._item.shard, self._begin, end, *counts, filtered=self._filtered))
+        self._begin, self._rows, self._size, self._filtered, self._times = end, 0, 0, 0, []
 
 
 def read_limits(source: Source, work: Sequence[Sequence[Range]]) -> dict[int, Limits]:

@@ -27,7 +27,8 @@ from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.files.slices import Slice
 from airflow_provider_slshudi.hudi.quarantine import table_of
 from airflow_provider_slshudi.hudi.schema import RECORD_KEY
-from airflow_provider_slshudi.rows.maker import RowMaker, RowSpec, flat
+from airflow_provider_slshudi.rows.maker import RowMaker, RowSpec
+from airflow_provider_slshudi.shaping.inputs import flat
 from airflow_provider_slshudi.spark.driver.append import each, leave
 from airflow_provider_slshudi.spark.driver.checks import BatchChecks
 from airflow_provider_slshudi.spark.driver.misfit_rows import logs_of
@@ -36,6 +37,10 @@ from airflow_provider_slshudi.system.points import Point, reach
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+
+FILTERED = "where filtered"
+"""How a replay counts logs that the pipeline's condition leaves out by now; they stay in the quarantine."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +102,11 @@ class ReplayTask:
         new_rows = maker.made(logs_of(chosen, self.rows.keys), flat(chosen[RECORD_KEY]), planned)
         writer.write(new_rows.data, new_rows.keys, self.partition_name, new_rows.partitions)
         fits = np.ones(len(places), np.bool_)
+        if new_rows.of is not None:
+            fits = new_rows.of.to_numpy(zero_copy_only=False)
+        if new_rows.filtered:
+            left[FILTERED] += new_rows.filtered
         if new_rows.unfit is not None:
-            fits[new_rows.unfit.rows] = False
             why = new_rows.unfit.why
             left.update(map(" ".join, zip(why["column_name"].to_pylist(), why["reason"].to_pylist(), strict=True)))
         stay[places[fits]] = False

@@ -21,8 +21,8 @@ from airflow_provider_slshudi.config.datatypes import parse_type
 from airflow_provider_slshudi.handover.batch_files import EXAMPLES, MOST, Unnamed
 from airflow_provider_slshudi.rows.convert import ColumnSpec
 from airflow_provider_slshudi.rows.documents import at_path
-from airflow_provider_slshudi.rows.maker import flat
 from airflow_provider_slshudi.rows.misfits import SHOWN, shown
+from airflow_provider_slshudi.shaping.inputs import flat
 from airflow_provider_slshudi.sls.columns import REST
 
 BLOCKS, BLOCK = 8, 64
@@ -48,7 +48,7 @@ class UnnamedKeys:
     """
 
     def __init__(self, columns: Sequence[ColumnSpec] = (), with_values: bool = False) -> None:
-        self._structs = [spec for spec in columns if has_fields(parse_type(spec.type))]
+        self._structs = [spec for spec in columns if spec.tree is None and has_fields(parse_type(spec.type))]
         self._with_values = with_values
         self._came = self._looked = self._spent = 0
         self._logs: Counter[str] = Counter()

@@ -33,6 +33,7 @@ from airflow_provider_slshudi.planning.windows import estimate
 from airflow_provider_slshudi.rows.keys import bucket_ids, lacking, record_keys
 from airflow_provider_slshudi.rows.maker import Rows
 from airflow_provider_slshudi.rows.partitions import partition_path
+from airflow_provider_slshudi.shaping.conditions import described
 from airflow_provider_slshudi.spark.driver.append import density_of, leave, parts, ranges_of, write_token
 from airflow_provider_slshudi.spark.driver.key_access import Access
 from airflow_provider_slshudi.spark.driver.reading import Reading, ReadSpec, Tally
@@ -229,6 +230,7 @@ def upsert(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         dropped=tally.dropped,
         spent=Spent(tally.requests, gateway.cpu_seconds(), cpu, round(tally.waited, 3)),
         unnamed=Unnamed.total(Unnamed(**part["unnamed"]) for part in summaries),
+        filter=described(pipeline),
     )
     return leave(gateway, storage, pipeline, manifest)
 

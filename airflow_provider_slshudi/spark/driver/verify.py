@@ -8,6 +8,9 @@ from dataclasses import dataclass, fields
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
+
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import DataExpired
 from airflow_provider_slshudi.handover import erasures, verification_report
@@ -16,8 +19,10 @@ from airflow_provider_slshudi.hudi.schema import RECORD_KEY
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.planning.ranges import Density, Range
 from airflow_provider_slshudi.planning.windows import split
+from airflow_provider_slshudi.shaping.conditions import Condition, restored
+from airflow_provider_slshudi.sls.answers import Pull
 from airflow_provider_slshudi.sls.pace import Limits, Pacer
-from airflow_provider_slshudi.sls.pieces import count_logs
+from airflow_provider_slshudi.sls.pieces import count_logs, decoded
 from airflow_provider_slshudi.sls.reader import Reader
 from airflow_provider_slshudi.spark.driver.key_access import Access
 from airflow_provider_slshudi.spark.driver.reading import read_limits
@@ -28,6 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+# The bit of a key's log in its log group.
+_BYTE = "cast(conv(hex(substring(kept, cast(index div 8 as int) + 1, 1)), 16, 10) as int)"
+_IS_KEPT = f"kept is null or (shiftright({_BYTE}, 7 - index % 8) & 1) = 1"
 # No leading zeros: two texts of one key would look like a doubled row.
 _KEY = r"^(0|[1-9]\d{0,8})-(0|[1-9]\d{0,18})-(0|[1-9]\d{0,8})$"
 
@@ -51,7 +59,8 @@ def compare(
         table: the table's snapshot.
         ranges: disjoint, each (shard, begin, end, instant).
         late: instants whose rows are left out.
-        groups: the service's log groups: `number` of the range, `shard`, `cursor`, `logs`.
+        groups: the service's log groups: `number` of the range, `shard`, `cursor`, `logs`, and `kept`: a bit for each
+            log, first the highest of the first byte, that is set where the log is to have a row; NULL where all are.
         aside: the quarantine's snapshot, if there is one: its rows count as the table's do.
         replays: instants whose rows count as the own rows of whichever range they are in.
         erased: rows that accepted erasures took (`key`, `written`, `aside`); they count as if they were there.
@@ -177,10 +186,11 @@ def _with_groups(keys: DataFrame, groups: DataFrame | None) -> DataFrame:
     from pyspark.sql import functions as f
 
     if groups is None:
-        return keys.withColumn("logs", f.lit(None).cast("int"))
+        return keys.selectExpr("*", "cast(null as int) as logs", "cast(null as int) as wanted", "true as is_kept")
     held = groups.withColumnRenamed("number", "held_in").repartition("shard", "cursor")
     joined = keys.join(held, ["shard", "cursor"], "full_outer")
-    return joined.withColumn("number", f.coalesce("number", "held_in")).drop("held_in")
+    numbered = joined.withColumn("number", f.coalesce("number", "held_in")).drop("held_in")
+    return numbered.withColumn("is_kept", f.expr(_IS_KEPT)).drop("kept")
 
 
 def _by_range(keys: DataFrame) -> DataFrame:
@@ -198,10 +208,11 @@ def _by_range(keys: DataFrame) -> DataFrame:
         f.min("key").alias("key"),
         f.min(f.when(wrong, named)).alias("example"),
         f.max("logs").alias("logs"),
-        _count(f.col("index") < f.col("logs")).alias("known"),
-        _count(f.col("index") >= f.col("logs")).alias("strange"),
+        f.max("wanted").alias("wanted"),
+        _count((f.col("index") < f.col("logs")) & f.col("is_kept")).alias("known"),
+        _count((f.col("index") >= f.col("logs")) | ~f.col("is_kept")).alias("strange"),
     )
-    lacking = f.coalesce(f.col("logs") - f.col("known"), f.lit(0))
+    lacking = f.coalesce(f.col("wanted") - f.col("known"), f.lit(0))
     return by_group.groupBy("number", f.when(f.col("number").isNull(), f.col("shard")).alias("shard")).agg(
         f.sum("rows").alias("rows"),
         f.sum("quarantined").alias("quarantined"),
@@ -211,7 +222,8 @@ def _by_range(keys: DataFrame) -> DataFrame:
         f.min("key").alias("key"),
         f.min("example").alias("example"),
         f.count("logs").alias("groups"),
-        f.coalesce(f.sum("logs"), f.lit(0)).alias("logs"),
+        f.coalesce(f.sum("wanted"), f.lit(0)).alias("logs"),
+        f.coalesce(f.sum(f.col("logs") - f.col("wanted")), f.lit(0)).alias("filtered"),
         f.sum(lacking).alias("lacking"),
         f.sum("strange").alias("strange"),
         f.min(f.when(lacking > 0, f.col("cursor"))).alias("lacking_at"),
@@ -225,8 +237,8 @@ def _count(condition: Any) -> Any:
     return f.sum(f.when(condition, 1).otherwise(0))
 
 
-Group = tuple[int, int, int, int]
-_SCHEMA = "number int, shard int, cursor bigint, logs int"
+Group = tuple[int, int, int, int, int, bytes | None]
+_SCHEMA = "number int, shard int, cursor bigint, logs int, wanted int, kept binary"
 
 
 @dataclass(frozen=True)
@@ -236,9 +248,10 @@ class RecountTask:
     access: Access
     pipeline: str
     limits: Mapping[int, Limits]
+    conditions: Mapping[int, Condition]
 
     def __call__(self, parts: Iterable[list[tuple[int, Range]]]) -> Iterator[Group]:
-        """(number of the range, shard, cursor, logs) of each log group; skips groups that the service has dropped."""
+        """The log groups as `_SCHEMA` says; skips groups that the service has dropped."""
         service = self.access()
         for part in parts:
             paces = {item.shard: Pacer(self.limits[item.shard]) for _, item in part}
@@ -250,11 +263,29 @@ class RecountTask:
         while begin < item.end:
             try:
                 for pull in reader.pulls(Range(item.shard, begin, item.end)):
-                    for cursor, logs in enumerate(count_logs(pull), pull.begin):
-                        yield number, item.shard, cursor, logs
+                    counts = count_logs(pull)
+                    bits_by_group = _kept_bits(pull, counts, self.conditions.get(number))
+                    for place, logs in enumerate(counts):
+                        bits = bits_by_group[place]
+                        expected = logs if bits is None else int(np.unpackbits(np.frombuffer(bits, np.uint8)).sum())
+                        yield number, item.shard, pull.begin + place, logs, expected, bits
                     begin = pull.next
             except DataExpired as gone:
                 begin = gone.end
+
+
+def _kept_bits(pull: Pull, counts: Sequence[int], condition: Condition | None) -> list[bytes | None]:
+    """For each log group the bits of its logs that a condition keeps, None where it keeps all of them."""
+    if condition is None:
+        return [None] * len(counts)
+    masks = [np.ones(logs, np.bool_) for logs in counts]
+    for _, logs in decoded(pull, condition.keys):
+        keeps = condition.kept(logs)
+        if keeps is not None:
+            dropped = logs.filter(pa.array(~keeps))
+            for cursor, index in zip(dropped["__cursor__"].to_pylist(), dropped["__index__"].to_pylist(), strict=True):
+                masks[cursor - pull.begin][index] = False
+    return [None if mask.all() else np.packbits(mask).tobytes() for mask in masks]
 
 
 def recount(
@@ -263,8 +294,9 @@ def recount(
     pipeline: Pipeline,
     wanted: Sequence[tuple[int, Range]],
     density: Mapping[int, Density],
+    conditions: Mapping[int, Condition],
 ) -> DataFrame:
-    """The log groups of numbered disjoint ranges as the service holds them: `number`, `shard`, `cursor`, `logs`.
+    """The log groups of numbered disjoint ranges as the service holds them, see `compare`; `wanted` logs have a row.
 
     Args:
         spark: the driver's session.
@@ -272,6 +304,7 @@ def recount(
         pipeline: names the logstore.
         wanted: ranges with their numbers.
         density: each shard's recent bytes and rows per log group.
+        conditions: by a range's number, the condition by which its logs were left out.
 
     Raises:
         SourceError: a task raised it; Spark wraps it once the task has failed for good.
@@ -284,7 +317,7 @@ def recount(
     for part in work:
         places = [bisect_right(ordered, (item.shard, item.begin), key=lambda at: (at.shard, at.begin)) for item in part]
         parts.append([(numbered[place - 1][1], item) for place, item in zip(places, part, strict=True)])
-    task = RecountTask(access, pipeline.name, read_limits(pipeline.source, work))
+    task = RecountTask(access, pipeline.name, read_limits(pipeline.source, work), conditions)
     rows = context.parallelize(parts, max(1, len(parts))).mapPartitions(task)
     return spark.createDataFrame(rows, _SCHEMA)
 
@@ -318,7 +351,9 @@ def verify(
     if question.source is not None and access is not None:
         spans = [(number, Range(question.ranges[number][0], begin, end)) for number, begin, end in question.source]
         density = {int(shard): Density(size, 0.0) for shard, size in question.density.items()}
-        groups = recount(spark, access, pipeline, spans, density)
+        filters = [restored(described) for described in question.filters]
+        conditions = {int(number): filters[place] for number, place in question.filter_of.items()}
+        groups = recount(spark, access, pipeline, spans, density, conditions)
     late += question.undecided
     findings = compare(spark, table, question.ranges, late, groups, aside, question.replays, erased)
     verification_report.answer(storage, id_, findings)

@@ -45,7 +45,7 @@ def test_a_task_gets_what_the_driver_has_and_not_where_it_comes_from(file: Path)
     write(file, "first")
     with told(file) as driver:
         assert driver().access_key_id == "first"
-    assert driver.service == {"endpoint": "host", "region": "", "auth_version": "v1"}
+    assert driver.service == {"endpoint": "host", "region": "", "auth_version": "v1", "mask_name": ""}
 
 
 def test_refused_credentials_are_replaced_if_the_driver_finds_others(

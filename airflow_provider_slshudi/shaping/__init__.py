@@ -1,0 +1,1 @@
+"""What becomes of a log before it is a row: expressions over its keys, filters, masks."""
