@@ -117,7 +117,12 @@ class World:
             source={"project": "ads", "logstore": "events", "start": "begin"},
         )
         self.patch = self._stack.enter_context(pytest.MonkeyPatch.context())
-        self._patch(self.patch)
+        try:
+            self._patch(self.patch)
+        except BaseException:
+            # Otherwise all tests after this one meet this world.
+            self._stack.close()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -352,7 +357,7 @@ class World:
         patch.setattr(instants, "create_table", self._of_table("create_table", lambda pipeline: pipeline.table.path))
         for module, name in ((commit, "commit"), (commit, "roll_back")):
             patch.setattr(module, name, self._of_table(name, lambda pipeline: pipeline.table.path))
-        patch.setattr(append, "decode_piece", whole)
+        patch.setattr(reading, "decode_piece", whole)
         patch.setattr(verbs, "Gateway", types.SimpleNamespace(of=lambda spark: _Gateway()))
         patch.setattr(key_access, "granted", lambda spark, source, environment: nullcontext(lambda: self.source))
         patch.setattr(reading, "Reader", ModelReader)
