@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import conf
 
@@ -49,12 +49,11 @@ class Connections:
 
     def of(self, pipeline: Pipeline) -> Pipeline:
         """The pipeline with these connections."""
-        named = {"source": self.sls_conn_id, "spark": self.spark_conn_id}
-        changes = {
-            part: getattr(pipeline, part).model_copy(update={"connection": conn_id})
-            for part, conn_id in named.items()
-            if conn_id
-        }
+        changes: dict[str, Any] = {}
+        if self.sls_conn_id:
+            changes["source"] = pipeline.source.by_connection(self.sls_conn_id)
+        if self.spark_conn_id:
+            changes["spark"] = pipeline.spark.model_copy(update={"connection": self.spark_conn_id})
         return pipeline.model_copy(update=changes) if changes else pipeline
 
 

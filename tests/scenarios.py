@@ -89,12 +89,13 @@ class Scenario:
     client: LogClient
 
     def put(self, count: int, first: int = 0) -> None:
-        """Puts logs, ten to a log group, over three days and all shards."""
+        """Puts logs, ten to a log group, over three days and all logstores and shards."""
+        logstores = self.work.pipeline.source.logstores
         for start in range(first, first + count, 10):
             numbers = range(start, min(start + 10, first + count))
             items = [LogItem(1_700_000_000 + number, contents=log(number)) for number in numbers]
-            source = self.work.pipeline.source
-            self.client.put_logs(PutLogsRequest(source.project, source.logstore, "ads", "10.0.0.1", items))
+            place = logstores[start // 10 % len(logstores)]
+            self.client.put_logs(PutLogsRequest(place.project, place.logstore, "ads", "10.0.0.1", items))
 
     def by(self, run_id: str, **changes: Any) -> Work:
         """The same pipeline worked on by another run."""

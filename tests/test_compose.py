@@ -206,7 +206,8 @@ def test_options_of_airflow_exist() -> None:
 def test_connections_are_json_that_airflow_reads() -> None:
     from airflow.sdk import Connection
 
-    from airflow_provider_slshudi.config.pipeline import Source, Spark
+    from airflow_provider_slshudi.config.pipeline import Spark
+    from airflow_provider_slshudi.config.sources import Source
     from airflow_provider_slshudi.settings import LEDGER_CONN_ID
 
     found = {}

@@ -29,6 +29,7 @@ _MADE = "This page is made from the code."
 _PARTS = {
     "Pipeline": "Top level",
     "Source": "`source`",
+    "Logstore": "`source.also`, each",
     "Table": "`table`",
     "EventTimePartition": "`table.partition`, by event time",
     "Bounds": "`table.partition.bounds`",

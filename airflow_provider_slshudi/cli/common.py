@@ -17,6 +17,7 @@ from airflow_provider_slshudi.exceptions import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from airflow_provider_slshudi.config.sources import Source
     from airflow_provider_slshudi.sls.service import LogService
     from airflow_provider_slshudi.transaction.context import Run, Work
 
@@ -68,6 +69,15 @@ def service_of(connection: str, project: str, logstore: str) -> LogService:
     from airflow_provider_slshudi.sls.faults import PERSON
 
     return SlsHook(connection).service(project, logstore, PERSON)
+
+
+def service_of_source(source: Source) -> LogService:
+    """The log service of a pipeline's source for a command; raises as `SlsHook.connection`."""
+    from airflow_provider_slshudi.hooks.sls import SlsHook
+    from airflow_provider_slshudi.sls.faults import PERSON
+    from airflow_provider_slshudi.sls.logstores import service_of
+
+    return service_of(source.places, [SlsHook(name).connection() for name in source.connections], PERSON)
 
 
 def tell_unread(errors: Mapping[str, Exception]) -> None:

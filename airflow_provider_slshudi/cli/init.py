@@ -200,7 +200,7 @@ def _show_plan(options: argparse.Namespace, pipeline: Pipeline, ranges: Sequence
     from airflow_provider_slshudi.cli import reports
     from airflow_provider_slshudi.views.words import count, size
 
-    reports.show(options.out, f"First batch of {pipeline.name}", ranges)
+    reports.show(options.out, f"First batch of {pipeline.name}", ranges, pipeline.source)
     groups = sum(map(len, ranges))
     if groups and sampled.groups:
         raw = size(groups * sampled.bytes / sampled.groups)

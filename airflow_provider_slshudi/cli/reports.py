@@ -19,6 +19,7 @@ from airflow_provider_slshudi.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from airflow_provider_slshudi.config.sources import Source
     from airflow_provider_slshudi.planning.ranges import Range
     from airflow_provider_slshudi.services.verification import Proof
     from airflow_provider_slshudi.views.standing import PipelineView
@@ -40,13 +41,18 @@ def _plan(options: argparse.Namespace) -> int:
     if options.json:
         print_json(options.out, {"pipeline": work.pipeline.name, "ranges": [asdict(item) for item in ranges]})
     else:
-        show(options.out, f"Next batch of {work.pipeline.name}", ranges)
+        show(options.out, f"Next batch of {work.pipeline.name}", ranges, work.pipeline.source)
     return 0
 
 
-def show(out: TextIO, title: str, ranges: Sequence[Range]) -> None:
+def show(out: TextIO, title: str, ranges: Sequence[Range], source: Source) -> None:
     """Prints ranges that a batch would read."""
-    rows = [(item.shard, item.begin, item.end, len(item), "gap" if item.gap else "") for item in ranges]
+    from airflow_provider_slshudi.config.sources import full_name
+
+    rows = [
+        (full_name(source.identity, item.shard), item.begin, item.end, len(item), "gap" if item.gap else "")
+        for item in ranges
+    ]
     print_table(out, title, ("shard", "begin", "end", "log groups", ""), rows)
 
 
@@ -130,16 +136,20 @@ def _metrics(options: argparse.Namespace) -> int:
 
 
 def _lag(options: argparse.Namespace) -> int:
+    from airflow_provider_slshudi.config.sources import full_name
     from airflow_provider_slshudi.transaction.backlog import behind
     from airflow_provider_slshudi.views.words import count, size, span
 
     work = work_of(options.pipeline)
-    shards = behind(work)
+    shards, source = behind(work), work.pipeline.source.identity
     if options.json:
         print_json(options.out, {"pipeline": work.pipeline.name, "shards": [asdict(item) for item in shards]})
         return 0
     rows = [
-        (item.shard, item.covered_to, item.end, count(item.unread), size(item.unread_bytes), span(item.seconds))
+        (
+            *(full_name(source, item.shard), item.covered_to, item.end),
+            *(count(item.unread), size(item.unread_bytes), span(item.seconds)),
+        )
         for item in shards
     ]
     columns = ("shard", "read to", "end", "unread log groups", "unread (estimate)", "behind")

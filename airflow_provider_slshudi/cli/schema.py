@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, service_of
+from airflow_provider_slshudi.cli.common import (
+    Commands,
+    add_json,
+    add_pipeline,
+    print_json,
+    print_table,
+    service_of,
+    service_of_source,
+)
 from airflow_provider_slshudi.exceptions import ConfigError
 
 if TYPE_CHECKING:
@@ -157,8 +165,7 @@ def _source(options: argparse.Namespace) -> tuple[Pipeline | None, LogService]:
     if options.pipeline is None:
         return None, service_of(options.connection, options.project, options.logstore)
     pipeline = settings.pipeline(options.pipeline)
-    source = pipeline.source
-    return pipeline, service_of(source.connection, source.project, source.logstore)
+    return pipeline, service_of_source(pipeline.source)
 
 
 def _yaml(pipeline: Pipeline | None, options: argparse.Namespace, logs: pa.Table, found: Sequence[Suggestion]) -> str:

@@ -9,7 +9,14 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.cli.common import Commands, add_json, add_pipeline, print_json, print_table, service_of
+from airflow_provider_slshudi.cli.common import (
+    Commands,
+    add_json,
+    add_pipeline,
+    print_json,
+    print_table,
+    service_of_source,
+)
 from airflow_provider_slshudi.exceptions import ConfigError
 
 if TYPE_CHECKING:
@@ -94,8 +101,7 @@ def _sampled(pipeline: Pipeline, count: int) -> list[dict[str, Any]]:
     """Some logs of the logstore, as texts by their keys."""
     from airflow_provider_slshudi.sls.sample import sample
 
-    source = pipeline.source
-    service = service_of(source.connection, source.project, source.logstore)
+    service = service_of_source(pipeline.source)
     logs = sample(service, service.shards(), 10).logs
     step = max(1, logs.num_rows // count)
     own = [name for name in ("__topic__", "__source__") if name in logs.column_names]

@@ -1,8 +1,7 @@
-"""A pipeline as a whole: one logstore into one table."""
+"""A pipeline as a whole: logstores into one table."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
@@ -14,6 +13,7 @@ from airflow_provider_slshudi.config.columns import ALL, Column, Mask, NamedKeys
 from airflow_provider_slshudi.config.datatypes import DataType, Decimal, Scalar, has_bounds, parse_type
 from airflow_provider_slshudi.config.maintenance import Maintenance
 from airflow_provider_slshudi.config.options import BOUNDS, BOUNDS_OF, names_in
+from airflow_provider_slshudi.config.sources import Source
 from airflow_provider_slshudi.config.table import (
     DELTA_SCHEMES,
     FORMER_VERSION,
@@ -44,10 +44,6 @@ from airflow_provider_slshudi.config.values import (
 if TYPE_CHECKING:
     from airflow_provider_slshudi.shaping.grammar import Expression
 
-SHARD_BYTES_PER_SECOND = 10_000_000
-SHARD_READS_PER_SECOND = 100.0
-"""The rates that a shard serves: https://www.alibabacloud.com/help/en/sls/product-overview/shard. We count raw bytes,
-since the page does not say whether the service counts compressed ones."""
 _SCHEDULE = "5m"
 _SHORTEST = timedelta(seconds=10)
 """What starts more often starts as soon as the run before has ended."""
@@ -56,48 +52,6 @@ MOST_FILES = 10_000
 KEY_TYPES = ("string", "int", "bigint")
 """The types of a record key's columns: every writer makes the same text of their values."""
 ORDERING_TYPES = ("int", "bigint", "timestamp")
-
-
-class Source(Model):
-    """The logstore to read, and how.
-
-    With `order: by_key` batches commit all logs of a hash key in the order in which they were put: one batch follows
-    the other, and a shard that a split or a merge made is read once those before it are. Upserts always do so.
-
-    `start` says where to begin in a shard that exists when the pipeline first runs: at its first retained log
-    (`begin`), at its end (`end`), or at a receive time in unix seconds. A shard that appears later is always read from
-    its first log.
-
-    All tasks of a batch together read each shard at most at `read_bytes_per_second` (raw) and `reads_per_second`, and
-    all shards at most at `total_bytes_per_second`. A backfill takes at most `backfill_share` of each of these.
-    """
-
-    connection: str = "sls_default"
-    project: str = Field(min_length=1)
-    logstore: str = Field(min_length=1)
-    start: Literal["begin", "end"] | Annotated[int, Field(gt=0)] = "begin"
-    on_expired: Literal["fail", "skip"] = "fail"
-    order: Literal["any", "by_key"] = "any"
-    read_bytes_per_second: Size = SHARD_BYTES_PER_SECOND
-    reads_per_second: float = Field(SHARD_READS_PER_SECOND, gt=0, allow_inf_nan=False)
-    total_bytes_per_second: Size | None = None
-    backfill_share: float = Field(1.0, gt=0, le=1, allow_inf_nan=False)
-
-    @property
-    def of_backfill(self) -> Source:
-        """The same with a backfill's limits."""
-        share, total = self.backfill_share, self.total_bytes_per_second
-        limits = {
-            "read_bytes_per_second": math.ceil(self.read_bytes_per_second * share),
-            "reads_per_second": self.reads_per_second * share,
-            "total_bytes_per_second": None if total is None else math.ceil(total * share),
-        }
-        return self.model_copy(update=limits)
-
-    @property
-    def identity(self) -> str:
-        """The source's name in the ledger."""
-        return f"sls://{self.project}/{self.logstore}"
 
 
 class Batch(Model):
@@ -200,7 +154,7 @@ def _parse(text: str, types: tuple[tuple[str, str], ...]) -> Expression:
 
 
 class Pipeline(Model):
-    """One logstore into one table.
+    """One logstore, or several, into one table.
 
     `schedule` says how often the tail runs; `freshness`, instead of it, how soon logs are to be in the table.
     `timezone` is the zone of cron expressions, by default Airflow's default zone.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from airflow.providers.common.compat.sdk import conf
 
 from airflow_provider_slshudi import settings as ours
 from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.sources import Logstore as PipelineLogstore
 from airflow_provider_slshudi.doctor import airflow_settings, machine
 from airflow_provider_slshudi.doctor.database import Database
 from airflow_provider_slshudi.doctor.downstream import Downstream
@@ -84,15 +86,7 @@ def _pipeline(name: str, database: Database, known_alerts: KnownAlerts) -> Itera
 
 def _of(pipeline: Pipeline, database: Database, known_alerts: KnownAlerts) -> list[Check]:
     source, table = pipeline.source, pipeline.table.path
-    logstore = Logstore(
-        lambda: LogService(
-            with_mask_key(SlsHook(source.connection).connection(), pipeline),
-            source.project,
-            source.logstore,
-            patience=PERSON,
-        )
-    )
-    checks = logstore.checks()
+    checks = [check for item in source.logstores for check in _of_logstore(item, pipeline)]
     checks.append(Check("Spark", lambda: machine.answers(SparkLauncher(pipeline.spark.connection).master())))
     if (packed := pipeline.spark.archive) is not None:
         checks.append(Check("executors", lambda: machine.fits(packed)))
@@ -104,6 +98,19 @@ def _of(pipeline: Pipeline, database: Database, known_alerts: KnownAlerts) -> li
     if pipeline.quarantines:
         checks += Place(pipeline.quarantine_path, lambda: False).checks("quarantine")
     return checks
+
+
+def _of_logstore(item: PipelineLogstore, pipeline: Pipeline) -> list[Check]:
+    """The checks of one logstore, which name it if the pipeline has several."""
+
+    def connect() -> LogService:
+        connection = with_mask_key(SlsHook(item.connection).connection(), pipeline)
+        return LogService(connection, item.project, item.logstore, patience=PERSON)
+
+    checks = Logstore(connect).checks()
+    if not pipeline.source.also:
+        return checks
+    return [replace(check, name=f"{item.project}/{item.logstore}: {check.name}") for check in checks]
 
 
 def _alerts(name: str, known_alerts: KnownAlerts) -> Seen:

@@ -21,7 +21,7 @@ from airflow_provider_slshudi.exceptions import ConfigError, JobFailed
 from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
 from airflow_provider_slshudi.handover.messages import FILE, Job
 from airflow_provider_slshudi.hooks.connections import find_connection, require_used
-from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.connection import connections_of
 from airflow_provider_slshudi.sls.credential_server import CredentialServer
 from airflow_provider_slshudi.spark.driver_endpoint import HOST, DriverEndpoint
 from airflow_provider_slshudi.spark.keyserver import PORT
@@ -100,7 +100,7 @@ class SparkLauncher:
     ) -> float | None:
         """In cluster mode: this process gives the work and tells the secrets; no variable of it goes with the job."""
         submitted = submission(verb, order, master, cluster=True)
-        credential_server = CredentialServer(SlsConnection.from_env(secrets)) if secrets else None
+        credential_server = CredentialServer(connections_of(secrets)) if secrets else None
         if credential_server is not None:
             try:
                 credential_server.first()

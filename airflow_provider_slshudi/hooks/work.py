@@ -19,6 +19,7 @@ from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.settings import Connections
 from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.logstores import service_of
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.system.secrets import Secret
 from airflow_provider_slshudi.transaction.context import Run, Work
@@ -131,8 +132,8 @@ def _work(
     source = pipeline.source
 
     def connect() -> LogService:
-        whole = with_mask_key(connection(source.connection), pipeline)
-        return LogService(whole, source.project, source.logstore, patience=run.patience)
+        connections = [with_mask_key(connection(name), pipeline) for name in source.connections]
+        return service_of(source.places, connections, run.patience)
 
     launcher = SparkLauncher(pipeline.spark.connection, show, has_keys=bool(connections.storage_conn_id))
     return Work(pipeline, ledger, launcher, connect, run, lambda connection: IcebergHook(connection).properties())

@@ -9,6 +9,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, Engine, delete, insert, inspect, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
+from airflow_provider_slshudi.config.sources import is_same_or_more
 from airflow_provider_slshudi.exceptions import LedgerError, PipelineConflict
 from airflow_provider_slshudi.ledger import models, reads
 from airflow_provider_slshudi.ledger.engine import VERSION, now, scripts, shown, transaction, upgrade, version
@@ -29,6 +30,7 @@ def register(connection: Connection, wanted: LedgerPipeline) -> None:
             )
     _make_room(connection, wanted)
     if _is_registered(connection, wanted):
+        _extend(connection, wanted)
         return
     try:
         with connection.begin_nested():
@@ -56,17 +58,27 @@ def _is_registered(connection: Connection, wanted: LedgerPipeline) -> bool:
                 pipeline=wanted.name,
                 other=other.name,
             )
-        if other != wanted:
-            same = {"`source`": other.source == wanted.source, "`table.path`": other.table == wanted.table}
+        same = {
+            "`source`": is_same_or_more(other.source, wanted.source),
+            "`table.path`": other.table == wanted.table,
+        }
+        if not all(same.values()):
             edited = " and ".join(field for field, is_same in same.items() if not is_same)
             raise PipelineConflict(
                 f"pipeline {wanted.name} moves {other.source} into {other.table}, "
-                f"not {wanted.source} into {wanted.table}. If its file was edited, put {edited} back; a pipeline of "
-                "its own needs another name",
+                f"not {wanted.source} into {wanted.table}. If its file was edited, put {edited} back (further "
+                "logstores may follow the present ones, in source.also); a pipeline of its own needs another name",
                 pipeline=wanted.name,
                 other=f"{other.source} into {other.table}",
             )
     return bool(pipelines)
+
+
+def _extend(connection: Connection, wanted: LedgerPipeline) -> None:
+    """Keeps the source of a pipeline that got further logstores."""
+    table = models.pipelines
+    row = (table.c.name == wanted.name) & (table.c.source != wanted.source)
+    connection.execute(update(table).where(row).values(source=wanted.source))
 
 
 def _same_name_or_table(connection: Connection, wanted: LedgerPipeline) -> list[LedgerPipeline]:
@@ -81,6 +93,8 @@ def _make_room(connection: Connection, wanted: LedgerPipeline) -> None:
     """Corrects or forgets registrations that clash and wrote nothing: a pipeline's file was corrected since."""
     others = [other for other in _same_name_or_table(connection, wanted) if other != wanted]
     for other in others:
+        if (other.name, other.table) == (wanted.name, wanted.table) and is_same_or_more(other.source, wanted.source):
+            continue
         reads.lock_pipeline(connection, other.name)
         if reads.has_written(connection, other.name):
             return

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_provider_slshudi import dagfile, settings
+from airflow_provider_slshudi.config.sources import STRIDE, place_of
 from airflow_provider_slshudi.config.values import scheme_and_place
 from airflow_provider_slshudi.operators.base import PipelineTask
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_slshudi.config.columns import Column
     from airflow_provider_slshudi.config.pipeline import Pipeline
+    from airflow_provider_slshudi.config.sources import Logstore
     from airflow_provider_slshudi.ledger.records import Transaction
     from airflow_provider_slshudi.planning.ranges import Range
     from airflow_provider_slshudi.transaction.context import Work
@@ -97,7 +99,7 @@ def lineage(pipeline: Pipeline, batches: Sequence[Batch] = ()) -> OperatorLineag
     reads = [batch for batch in batches if batch.transaction.kind is not Kind.REPLAY]
     inputs, outputs = [], [_table(pipeline, batches, of_logs=bool(reads or not batches))]
     if reads or not batches:
-        inputs.append(_logstore(pipeline, reads))
+        inputs += [_logstore(pipeline, place, reads) for place in range(len(pipeline.source.logstores))]
     aside = quarantine.table_of(pipeline)
     if replays:
         inputs.append(_dataset_read(aside))
@@ -106,13 +108,13 @@ def lineage(pipeline: Pipeline, batches: Sequence[Batch] = ()) -> OperatorLineag
     return OperatorLineage(inputs=inputs, outputs=outputs)
 
 
-def logstore_name(pipeline: Pipeline) -> tuple[str, str]:
-    """Namespace and name of the logstore.
+def logstore_name(logstore: Logstore) -> tuple[str, str]:
+    """Namespace and name of a logstore.
 
     OpenLineage names no log service. Its rule for all is that both make a URI, the namespace `scheme:[//authority]` of
     the place and the name a path within: so this is the identity that the ledger has.
     """
-    return f"sls://{pipeline.source.project}", pipeline.source.logstore
+    return f"sls://{logstore.project}", logstore.logstore
 
 
 def table_name(path: str) -> tuple[str, str]:
@@ -128,22 +130,24 @@ def table_name(path: str) -> tuple[str, str]:
     return f"{scheme.removesuffix('a')}://{bucket.rpartition('@')[2]}", key.lstrip("/")
 
 
-def _logstore(pipeline: Pipeline, batches: Sequence[Batch]) -> InputDataset:
+def _logstore(pipeline: Pipeline, place: int, batches: Sequence[Batch]) -> InputDataset:
     from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import InputDatasetFacet, base_subset_dataset, input_statistics_input_dataset
 
     facets: dict[str, InputDatasetFacet] = {}
-    if batches:
+    # A batch's totals are of all its logstores.
+    if batches and not pipeline.source.also:
         facets["inputStatistics"] = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(
             rowCount=sum(batch.transaction.rows for batch in batches),
             size=sum(batch.transaction.bytes for batch in batches),
         )
-    ranges = [item for batch in batches for item in batch.ranges if not item.gap]
+    read = (item for batch in batches for item in batch.ranges if not item.gap)
+    ranges = [item for item in read if place_of(item.shard) == place]
     if 0 < len(ranges) <= _MOST_RANGES:
         parts = [
             base_subset_dataset.Partition(
                 # As texts: cursors are too large for the numbers of some who read JSON.
-                dimensions={"shard": str(item.shard), "begin": str(item.begin), "end": str(item.end)},
+                dimensions={"shard": str(item.shard % STRIDE), "begin": str(item.begin), "end": str(item.end)},
                 identifier=str(item),
             )
             for item in sorted(ranges)
@@ -153,7 +157,7 @@ def _logstore(pipeline: Pipeline, batches: Sequence[Batch]) -> InputDataset:
         )
     keys = dict.fromkeys(key for column in pipeline.columns for key in pipeline.keys_of(column))
     fields = _schema((key, "string") for key in keys)
-    return InputDataset(*logstore_name(pipeline), facets, facets={"schema": fields})
+    return InputDataset(*logstore_name(pipeline.source.logstores[place]), facets, facets={"schema": fields})
 
 
 def _table(pipeline: Pipeline, batches: Sequence[Batch], of_logs: bool) -> OutputDataset:
@@ -244,7 +248,8 @@ def _of_key(pipeline: Pipeline, column: Column, description: str) -> column_line
     subtype = "TRANSFORMATION" if description else "IDENTITY"
     how = column_lineage_dataset.Transformation("DIRECT", subtype, description or None)
     keys = pipeline.keys_of(column)
-    fields = [column_lineage_dataset.InputField(*logstore_name(pipeline), key, [how]) for key in keys]
+    names = [logstore_name(logstore) for logstore in pipeline.source.logstores]
+    fields = [column_lineage_dataset.InputField(*name, key, [how]) for name in names for key in keys]
     return column_lineage_dataset.Fields(fields)
 
 

@@ -105,6 +105,7 @@ def backfill(request: Request, viewer: ViewerDep, session: SessionDep, name: str
     density = standings[0].density if standings else {}
     past = [item for item in ledger.history(name, BATCHES) if item.transaction.kind is Kind.BACKFILL]
     shown: dict[str, Any] = {
+        "source": standings[0].pipeline.source if standings else "",
         "missing": [(item, estimate([item], density) if density else None) for item in missing[:MISSING]],
         "more": max(len(missing) - MISSING, 0),
         "dag": dag,
@@ -271,6 +272,8 @@ def _transaction(request: Request, viewer: Viewer, id_: str) -> HTMLResponse:
     view = history.transaction(ledger, id_)
     live = view.batch.transaction.state in LIVE
     shown: dict[str, Any] = {"view": view, "live": live, "acts": (Act.RECOVER, Act.ABANDON)}
+    name = view.batch.transaction.pipeline
+    shown["source"] = next(pipeline.source for pipeline in ledger.pipelines() if pipeline.name == name)
     now = ledger.now()
     shown |= {"costs": costs([view.batch]), "enough": ENOUGH, "tasks": TASKS, "now": now}
     shown |= {"silent": now - view.batch.transaction.heartbeat > SILENT_AFTER}

@@ -10,7 +10,9 @@ from urllib.parse import quote
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 
+from airflow_provider_slshudi.config.sources import own_name
 from airflow_provider_slshudi.handover.names import PREFIX, act_params
 from airflow_provider_slshudi.plugins import charts
 from airflow_provider_slshudi.plugins.language import READER, reader_of, say
@@ -75,6 +77,12 @@ def _figure(figure: Callable[..., str]) -> Callable[..., str]:
     return filled
 
 
+def _shard(number: int, source: str) -> Markup:
+    """A shard's number, and below it which shard of which logstore it is, where the source has several."""
+    own = own_name(source, number)
+    return Markup("{}<small>{}</small>").format(number, own) if own else escape(number)
+
+
 environment = Environment(
     loader=PackageLoader("airflow_provider_slshudi.plugins"),
     autoescape=True,
@@ -109,4 +117,5 @@ environment.filters |= {
     "freshness_chart": charts.freshness_chart,
     "advice": advice,
     "remedy": remedy,
+    "shard": _shard,
 }

@@ -321,7 +321,7 @@ def verify(work: Work, source: bool = False) -> Proof:
     )
     if source:
         service = work.connect()
-        secrets = service.connection.to_env()
+        secrets = service.to_env()
         density = {str(shard): item.bytes for shard, item in work.ledger.density(work.pipeline.name).items()}
         held = _held(service, recorded)
         question = replace(question, source=held, density=density, **_filters(work, recorded, held))

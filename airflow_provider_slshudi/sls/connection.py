@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
@@ -125,6 +125,28 @@ class SlsConnection:
                 )
         secrets = {name: Secret(fields[name]) for name in _SECRETS}
         return cls(**cast(Any, {**fields, **secrets, "auth_version": fields["auth_version"] or "v1"}))
+
+
+def variables_of(connections: Sequence[SlsConnection]) -> Variables:
+    """The environment variables that `connections_of` reads back; names of further connections end in their number."""
+    environments = enumerate(connection.to_env() for connection in connections)
+    return Variables(
+        {f"{name}{_suffix(number)}": value for number, variables in environments for name, value in variables.items()}
+    )
+
+
+def connections_of(environ: Mapping[str, str]) -> list[SlsConnection]:
+    """The connections that `variables_of` or `SlsConnection.to_env` wrote; raises as `SlsConnection.from_env`."""
+    connections = [SlsConnection.from_env(environ)]
+    while f"{_VARIABLES['endpoint']}{_suffix(len(connections))}" in environ:
+        suffix = _suffix(len(connections))
+        of_it = {name: environ[f"{name}{suffix}"] for name in _VARIABLES.values() if f"{name}{suffix}" in environ}
+        connections.append(SlsConnection.from_env(of_it))
+    return connections
+
+
+def _suffix(number: int) -> str:
+    return f"_{number}" if number else ""
 
 
 def split_endpoint(endpoint: str) -> tuple[str, str, int | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, NoReturn, TypeVar
 
 from airflow_provider_slshudi.exceptions import ConfigError, SourceCorrupt, SourceError, SourceRefused, SourceThrottled
@@ -14,6 +15,7 @@ from airflow_provider_slshudi.sls.credentials import Keeper
 from airflow_provider_slshudi.sls.faults import TASK, Patience, advice, error_class, retry
 from airflow_provider_slshudi.sls.pace import Pacer
 from airflow_provider_slshudi.sls.transport import Answer, NoAnswer, Transport
+from airflow_provider_slshudi.system.secrets import Variables
 
 __all__ = ["PULL_GROUPS", "Compression", "LogService", "Pull", "Shard"]
 
@@ -30,6 +32,7 @@ class LogService:
     `listed` is the service's time (unix seconds) when it was last asked for its shards; None where it told none.
     `patience` says how long a call is repeated before it raises SourceUnavailable, SourceThrottled or SourceCorrupt;
     `compression` is asked for in pulls; `credentials` are kept for several services, in place of the connection's own.
+    The service counts shards from 0; here their numbers begin with `first_shard`, where there are several logstores.
     Every call also raises SourceRefused, and ConfigError where it gets no credentials.
     """
 
@@ -42,12 +45,13 @@ class LogService:
         patience: Patience = TASK,
         compression: Compression = "lz4",
         credentials: Keeper | None = None,
+        first_shard: int = 0,
     ) -> None:
         for name, value in (("project", project), ("logstore", logstore)):
             if not value or "/" in value:
                 raise ConfigError(f"{value!r} is no name of a {name}", source="SLS source", field=name, value=value)
         self.connection, self.project, self.logstore = connection, project, logstore
-        self.patience, self.compression = patience, compression
+        self.patience, self.compression, self._first_shard = patience, compression, first_shard
         self._credentials = credentials or Keeper(connection.provider())
         self._transport = Transport(connection, project)
         self.listed: int | None = None
@@ -57,6 +61,14 @@ class LogService:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a LogService holds credentials, which do not travel by pickle")
+
+    def to_env(self) -> Variables:
+        """The environment variables from which a driver's process makes the connection again."""
+        return self.connection.to_env()
+
+    def of_shard(self, shard: int) -> LogService:
+        """The service of the logstore that has this shard; where there is one logstore, this one."""
+        return self
 
     @property
     def requests(self) -> int:
@@ -75,7 +87,7 @@ class LogService:
             date, taken = answers.date(answer), time.monotonic() - began
             # The list may be as old as the request.
             self.listed = None if date is None else int(date - taken)
-            return answers.shards(answer)
+            return [replace(shard, id=shard.id + self._first_shard) for shard in answers.shards(answer)]
 
         return self._call("list the shards", None, None, {}, believe)
 
@@ -179,7 +191,7 @@ class LogService:
         """
         place = f"{self.project}/{self.logstore}"
         if shard is not None:
-            place += f" shard {shard}"
+            place += f" shard {self._own(shard)}" + (f" (number {shard})" if self._first_shard else "")
         if cursor is not None:
             place += f" cursor {cursor}"
         ids_of_place: dict[str, Any] = {"project": self.project, "logstore": self.logstore}
@@ -224,7 +236,11 @@ class LogService:
         return retry(self.patience, attempt)
 
     def _path(self, shard: int | None) -> str:
-        return f"/logstores/{self.logstore}/shards" + ("" if shard is None else f"/{shard}")
+        return f"/logstores/{self.logstore}/shards" + ("" if shard is None else f"/{self._own(shard)}")
+
+    def _own(self, shard: int) -> int:
+        """The service's own id of a shard."""
+        return shard - self._first_shard
 
     def _answer(self, path: str, query: Mapping[str, str]) -> Answer:
         headers = {"Accept": "application/x-protobuf", "Accept-Encoding": self.compression}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+from airflow_provider_slshudi.config.sources import by_place, place_of
 from airflow_provider_slshudi.exceptions import ConfigError, IllegalTransition, SourceRefused
 from airflow_provider_slshudi.handover.names import PARAMS_SOURCE, Act
 from airflow_provider_slshudi.ledger.records import GONE, LATE, AuditEntry, Kind, LedgerShard, State, Transaction
@@ -64,14 +65,19 @@ class _Shards:
         return unread(((shard.id, shard.first, self.ends[shard.id]) for shard in self.listed), taken)
 
     def waiting(self, left: Iterable[Range]) -> frozenset[int]:
-        """The shards that share keys with an older one which is open, or of which `left` has something."""
+        """The shards that share keys with an older one which is open, or of which `left` has something.
+
+        Those of different logstores do not wait for one another.
+        """
         unfinished = self.open | {item.shard for item in left}
         # Of the many that are gone only these count; the others are long read.
         candidates = (*self.listed, *(shard for shard in self.gone if shard.id in unfinished))
-        return waiting(
+        keys = [
             Keys(item.id, item.hash_begin, item.hash_end, item.id not in unfinished, item.id in self.open)
             for item in candidates
-        )
+        ]
+        by_logstore = by_place(keys, lambda item: item.shard).values()
+        return frozenset(shard for mine in by_logstore for shard in waiting(mine))
 
 
 @dataclass(frozen=True)
@@ -409,15 +415,16 @@ def _refreshed(
         shard: end for shard, end in unlisted_ends.items() if end is not None
     }
     first = {id_: shard.first for id_, shard in ledger_shards.items()}
-    first |= _first_cursors(
-        work, service, [id_ for id_ in listed_shards if id_ not in ledger_shards], not ledger_shards, ends
-    )
+    known_places = {place_of(id_) for id_ in ledger_shards}
+    unknown = [id_ for id_ in listed_shards if id_ not in ledger_shards]
+    first |= _first_cursors(work, service, unknown, known_places, ends)
     unsure = {id_ for id_, shard in ledger_shards.items() if shard.status == LATE}
     oldest = ask_each(service.begin, sorted(unsure & ends.keys()))
     first |= {id_: min(first[id_], begin) for id_, begin in oldest.items()}
-    doubtful = [shard for id_, shard in listed_shards.items() if id_ not in ledger_shards or id_ in unsure]
+    appeared = [id_ for id_ in unknown if place_of(id_) in known_places]
+    doubtful = [listed_shards[id_] for id_ in (*appeared, *sorted(unsure & listed_shards.keys()))]
     # A shard that is not listed has no known age.
-    late = _late(service, doubtful) | (unsure - listed_shards.keys()) if ledger_shards else frozenset()
+    late = _late(service, doubtful) | (unsure - listed_shards.keys())
     present_shards = [
         LedgerShard(id_, shard.status, shard.hash_begin, shard.hash_end, first[id_], ends[id_])
         for id_, shard in sorted((ledger_shards | listed_shards).items())
@@ -428,8 +435,10 @@ def _refreshed(
     if save:
         reach(Point.PLAN_LEASED)
         renew()
-        if not ledger_shards and (expired_before := _lost_before(work, service, listed_shards.values())):
-            work.ledger.lose(name, expired_before, 1)
+        new_shards = (listed_shards[id_] for id_ in unknown if place_of(id_) not in known_places)
+        for of_logstore in by_place(new_shards, lambda shard: shard.id).values():
+            if expired_before := _lost_before(work, service, of_logstore):
+                work.ledger.lose(name, expired_before, 1)
         if unseen := _unseen(ledger_shards.keys(), listed_shards.keys()):
             work.ledger.lose(name, int(work.ledger.now().timestamp()), unseen)
         # Also shards that only the table told of: without the ledger they would be asked for only once.
@@ -449,36 +458,39 @@ def _known(work: Work, found: Collection[int]) -> dict[int, LedgerShard]:
     return start_positions.read(work).shards() | ledger_shards
 
 
-def _late(service: LogService, doubtful: list[Shard]) -> frozenset[int]:
+def _late(service: LogService, doubtful: Sequence[Shard]) -> frozenset[int]:
     """Ids of the doubtful shards that are, or may be, older than the logs that the logstore keeps."""
-    now = time.time()
-    if all(now - shard.created < LEAST_RETENTION_SECONDS - _CLOCKS_SECONDS for shard in doubtful):
-        return frozenset()
-    retention, changed = _retention(service) or (LEAST_RETENTION_SECONDS, 0)
-    # The retention before its last change is not known.
-    return frozenset(
-        shard.id
-        for shard in doubtful
-        if now - shard.created >= (LEAST_RETENTION_SECONDS if changed > shard.created else retention) - _CLOCKS_SECONDS
-    )
+    now, late = time.time(), set[int]()
+    for shards in by_place(doubtful, lambda shard: shard.id).values():
+        if all(now - shard.created < LEAST_RETENTION_SECONDS - _CLOCKS_SECONDS for shard in shards):
+            continue
+        retention, changed = _retention(service.of_shard(shards[0].id)) or (LEAST_RETENTION_SECONDS, 0)
+        for shard in shards:
+            # The retention before its last change is not known.
+            kept_for = LEAST_RETENTION_SECONDS if changed > shard.created else retention
+            if now - shard.created >= kept_for - _CLOCKS_SECONDS:
+                late.add(shard.id)
+    return frozenset(late)
 
 
 def _unseen(known: Collection[int], listed: Collection[int]) -> int:
     """How many shards came and went between two lists: the service counts shards up, and keeps each for a day."""
-    if not known or not listed:
-        return 0
-    return len(set(range(max(known) + 1, max(listed))) - set(listed))
+    known_by, listed_by = by_place(known, int), by_place(listed, int)
+    return sum(
+        len(set(range(max(known_by[place]) + 1, max(listed_by[place]))) - set(listed_by[place]))
+        for place in known_by.keys() & listed_by.keys()
+    )
 
 
-def _lost_before(work: Work, service: LogService, listed: Iterable[Shard]) -> int | None:
-    """Before which time (unix seconds) logs were received that expired before the first plan; None: none can have.
+def _lost_before(work: Work, service: LogService, listed: Sequence[Shard]) -> int | None:
+    """Before which time (unix seconds) a logstore received logs that expired before its first plan.
 
-    What the file's `source.start` leaves out is not meant.
+    None: none can have. What the file's `source.start` leaves out is not meant.
     """
     start = work.pipeline.source.start
-    if start == "end" or not _late(service, [*listed]):
+    if start == "end" or not _late(service, listed):
         return None
-    retention, changed = _retention(service) or (LEAST_RETENTION_SECONDS, 0)
+    retention, changed = _retention(service.of_shard(listed[0].id)) or (LEAST_RETENTION_SECONDS, 0)
     now = time.time()
     age = LEAST_RETENTION_SECONDS if now - changed < retention else retention
     expired_before = int(now - age) + _CLOCKS_SECONDS
@@ -534,19 +546,28 @@ def _let_go(work: Work, found: _Shards) -> None:
 
 
 def _first_cursors(
-    work: Work, service: LogService, shards: list[int], first_run: bool, ends: Mapping[int, int]
+    work: Work, service: LogService, shards: list[int], known_places: Collection[int], ends: Mapping[int, int]
 ) -> dict[int, int]:
     """Where the duty for new `shards` begins: at their `ends` at the latest, which were asked a moment ago.
 
     A logstore takes logs meanwhile, so its end of now, and where all expire its begin too, is a later cursor.
+
+    Args:
+        work: the pipeline's.
+        service: of its logstores.
+        shards: those that the ledger does not know.
+        known_places: the logstores of which it knows shards.
+        ends: the ends of all shards.
     """
     start = work.pipeline.source.start
-    # A shard that appears later holds what its parents no longer take: all of it is ours.
-    if first_run and start == "end":
-        return {shard: ends[shard] for shard in shards}
-    begins = not first_run or start == "begin"
-    cursors = ask_each(service.begin if begins else lambda shard: service.at(shard, int(start)), shards)
-    return {shard: min(cursor, ends[shard]) for shard, cursor in cursors.items()}
+
+    def first(shard: int) -> int:
+        # A shard that appears later holds what its parents no longer take: all of it is ours.
+        if start == "begin" or place_of(shard) in known_places:
+            return service.begin(shard)
+        return ends[shard] if start == "end" else service.at(shard, int(start))
+
+    return {shard: min(cursor, ends[shard]) for shard, cursor in ask_each(first, shards).items()}
 
 
 def _windows(service: LogService, found: _Shards, left: list[Range]) -> list[ShardWindow]:

@@ -1,13 +1,15 @@
 """Keeps in the table where a pipeline's duty for each shard begins, since no commit says what was still unread.
 
 Without this a rebuilt ledger would begin a shard at its first commit, or anew. Each pipeline has a file of its own,
-which names the source: shards of another logstore have nothing in common with these.
+which names the source: shards of another logstore have nothing in common with these, but a
+source may get further ones.
 """
 
 from __future__ import annotations
 
 import json
 
+from airflow_provider_slshudi.config.sources import is_same_or_more
 from airflow_provider_slshudi.exceptions import TableError
 from airflow_provider_slshudi.handover import findings
 from airflow_provider_slshudi.ledger.records import GONE, LATE, StartPositions
@@ -36,7 +38,7 @@ def read(work: Work) -> StartPositions:
             "with its next plan. A ledger that is rebuilt without it reports for each shard which logs it may lack",
             table=work.storage.uri,
         ) from error
-    return StartPositions(first, ends) if source == work.pipeline.source.identity else StartPositions()
+    return StartPositions(first, ends) if is_same_or_more(source, work.pipeline.source.identity) else StartPositions()
 
 
 def keep(work: Work) -> None:

@@ -6,7 +6,7 @@ import logging
 from dataclasses import asdict
 from datetime import timedelta
 
-from airflow_provider_slshudi.config.pipeline import Source
+from airflow_provider_slshudi.config.sources import Source
 from airflow_provider_slshudi.exceptions import IllegalTransition, TableError
 from airflow_provider_slshudi.handover import batch_files
 from airflow_provider_slshudi.handover.batch_files import Attempt, BatchOrder, Selection, Unnamed
@@ -132,7 +132,7 @@ def append(work: Work, id_: str, token: int) -> None:
     order = work.order(transaction=id_, token=token, instant=instant, digest=digest, size=size, drains=work.drains)
     with work.heartbeat(id_, token):
         reach(Point.APPEND_LAUNCHED)
-        secrets = {} if transaction.kind is Kind.REPLAY else work.connect().connection.to_env()
+        secrets = {} if transaction.kind is Kind.REPLAY else work.connect().to_env()
         work.launcher.run(Verb.APPEND, order, secrets)
         reach(Point.APPEND_ENDED)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from airflow_provider_slshudi.config.sources import place_of
 from airflow_provider_slshudi.ledger.records import LedgerShard, Standing
 from airflow_provider_slshudi.planning.ranges import Range, by_shard
 from airflow_provider_slshudi.planning.windows import bytes_per_group, unread
@@ -67,7 +68,8 @@ def parents(shard: LedgerShard, among: Sequence[LedgerShard]) -> list[int]:
     """
     if not shard.hash_begin:
         return []
-    older = [item for item in among if item.id < shard.id and item.status != "readwrite" and _share(item, shard)]
+    elders = (item for item in among if item.id < shard.id and place_of(item.id) == place_of(shard.id))
+    older = [item for item in elders if item.status != "readwrite" and _share(item, shard)]
     # A grandparent's keys are covered by a parent that was born later.
     return [item.id for item in older if not any(item.id < other.id and _share(item, other) for other in older)]
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
 from airflow_provider_slshudi import cli
 from airflow_provider_slshudi.exceptions import SourceUnavailable
@@ -90,6 +91,23 @@ def test_all_that_a_pipeline_needs_is_looked_at_and_nothing_is_changed(
     assert plain["verdict"] == "warning" and "plain HTTP" in plain["seen"]
     assert others == {"ok", "warning"}
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_each_logstore_is_looked_at_by_its_own_connection(
+    well: Path, sls: LocalSls, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = sls.connection()
+    monkeypatch.setenv("AIRFLOW_CONN_SLS_EU", connection("sls", host=given.endpoint, login="nobody", password="key"))
+    described = yaml.safe_load(well.read_text())
+    first = f"{PROJECT}/{described['source']['logstore']}"
+    described["source"]["also"] = [{"connection": "sls_eu", "project": PROJECT, "logstore": "events-eu"}]
+    well.write_text(yaml.safe_dump(described))
+    code, found = examined(capsys, "ad_events")
+    assert code == 1
+    assert found["pipeline ad_events", f"{first}: shards"]["verdict"] == "ok"
+    there = f"{PROJECT}/events-eu"
+    assert found["pipeline ad_events", f"{there}: shards"]["verdict"] == "wrong"
+    assert there in found["pipeline ad_events", f"{there}: connection"]["seen"]
 
 
 def test_what_is_wrong_gives_exit_code_1_and_what_depends_on_it_is_not_known(

@@ -120,9 +120,9 @@ _REWRITING: dict[Step, tuple[Callable[[Work], Rewritten], Point, str]] = {
 class World:
     """A log service, a Spark session for what is healthy, and a template of a pipeline to copy.
 
-    A tenth of the logs does not fit: unless rows have keys, every case is one of two tables. Tables lie in `folder`, or
-    below `lake` in an object store; ledgers in files, or in databases of the server of the URL `database`. `mirrors`
-    are in both formats.
+    Logs come from three logstores. A tenth of them does not fit: unless rows have keys, every case is one of two
+    tables. Tables lie in `folder`, or below `lake` in an object store; ledgers in files, or in databases of the server
+    of the URL `database`. `mirrors` are in both formats.
     Held steps let a `resident` process do their jobs, where one can.
     """
 
@@ -140,9 +140,11 @@ class World:
     ) -> None:
         self.folder, self.server, self.logs, self._lake, self._database = folder, server, 0, lake, database
         self._mirrors = mirrors
-        self.spark, self._logstore, self._upserts, self.resident = spark, logstore, upserts, resident
+        self.spark, self._upserts, self.resident = spark, upserts, resident
+        self._logstores = [logstore, f"{logstore}-2", f"{logstore}-3"]
         client = by_ip(server.connection())
-        client.create_logstore(PROJECT, logstore, ttl=7, shard_count=2)
+        for name in self._logstores:
+            client.create_logstore(PROJECT, name, ttl=7, shard_count=2)
         if database:
             self._create(_TEMPLATE)
         with self._line(_TEMPLATE) as template:
@@ -198,7 +200,8 @@ class World:
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True)
         url = self._url(name) if self._database else f"sqlite:///{folder / 'ledger.db'}"
-        source = {"project": PROJECT, "logstore": self._logstore}
+        first, *also = [{"project": PROJECT, "logstore": logstore} for logstore in self._logstores]
+        source = {**first, "also": also}
         table = f"{self._lake}/{self.folder.name}/{name}/table" if self._lake else folder / "table"
         if self._upserts:
             pipeline = upserted_often(table, source=source)

@@ -23,9 +23,9 @@ from airflow_provider_slshudi.repair.rebuild import rebuild
 from airflow_provider_slshudi.repair.recover import break_leases, recover
 from airflow_provider_slshudi.services import maintenance, metadata
 from airflow_provider_slshudi.services.rewrite import cluster, compact
-from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.connection import connections_of
 from airflow_provider_slshudi.sls.faults import Patience
-from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.sls.logstores import service_of
 from airflow_provider_slshudi.spark.launch import Launcher, SubprocessLauncher
 from airflow_provider_slshudi.transaction import context, plan, resolve, settle, steps
 from tests.crash.cases import Step
@@ -127,7 +127,7 @@ def main(setup: dict[str, Any]) -> None:
         pipeline,
         Ledger(open_engine(setup["ledger"])),
         _launcher(setup.get("launcher", "submit")),
-        lambda: LogService(SlsConnection.from_env(os.environ), source.project, source.logstore, patience=Patience(10)),
+        lambda: service_of(source.places, connections_of(os.environ), Patience(10)),
         context.Run("tail", setup["run"], setup.get("airflow", "")),
         lambda _: dict(setup["catalog"]),
     )

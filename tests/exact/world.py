@@ -17,7 +17,7 @@ from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.local.process import LocalSls
 from airflow_provider_slshudi.sls.faults import Patience
-from airflow_provider_slshudi.sls.service import LogService
+from airflow_provider_slshudi.sls.logstores import service_of
 from airflow_provider_slshudi.spark.launch import Launcher
 from airflow_provider_slshudi.system.points import Point
 from airflow_provider_slshudi.transaction import plan
@@ -152,8 +152,9 @@ def new_scenario(
         shards: how many the logstore begins with.
         patience: seconds after which a request that failed is not repeated.
     """
-    client, source = by_ip(server.connection()), pipeline.source
-    client.create_logstore(source.project, source.logstore, ttl=7, shard_count=shards)
+    client = by_ip(server.connection())
+    for logstore in pipeline.source.logstores:
+        client.create_logstore(logstore.project, logstore.logstore, ttl=7, shard_count=shards)
     return Scenario(work_on(pipeline, ledger, server, launcher, patience), client)
 
 
@@ -161,13 +162,12 @@ def work_on(
     pipeline: Pipeline, ledger: Engine | str, server: LocalSls, launcher: Launcher, patience: float = PATIENCE_SECONDS
 ) -> Work:
     """A pipeline, worked on by a first run of this process; see `new_scenario`."""
-    source = pipeline.source
-    engine = open_engine(ledger) if isinstance(ledger, str) else ledger
+    source, engine = pipeline.source, open_engine(ledger) if isinstance(ledger, str) else ledger
     migrate(engine)
     return Work(
         pipeline,
         Ledger(engine),
         launcher,
-        lambda: LogService(server.connection(), source.project, source.logstore, patience=Patience(patience)),
+        lambda: service_of(source.places, [server.connection()] * len(source.connections), Patience(patience)),
         Run("tail", "run-0"),
     )

@@ -68,6 +68,30 @@ def test_a_pipeline_that_was_refused_may_be_corrected(ledger: Ledger, source: st
     assert [found.first for found in ledger.shards(PIPELINE)] == ([5] if source == SOURCE else [])
 
 
+def test_a_pipeline_may_get_further_logstores_and_gives_none_up(ledger: Ledger) -> None:
+    ledger.save_shards(PIPELINE, [shard(0, first=5)])
+    ledger.opened(begin(ledger).id, 1, "instant")
+    more = f"{SOURCE} sls://shop/views"
+    ledger.require(PIPELINE, more, TABLE)
+    assert ledger.pipelines() == [LedgerPipeline(PIPELINE, SOURCE, TABLE)], "a step that goes on changes nothing"
+    ledger.register(PIPELINE, more, TABLE)
+    assert ledger.pipelines() == [LedgerPipeline(PIPELINE, more, TABLE)]
+    assert [found.first for found in ledger.shards(PIPELINE)] == [5]
+    for fewer in (SOURCE, f"sls://shop/views {SOURCE}", f"{SOURCE} sls://shop/orders"):
+        for ask in (ledger.register, ledger.require):
+            with pytest.raises(PipelineConflict, match="further logstores may follow the present ones"):
+                ask(PIPELINE, fewer, TABLE)
+    assert ledger.pipelines() == [LedgerPipeline(PIPELINE, more, TABLE)]
+
+
+def test_further_logstores_forget_nothing_of_a_pipeline_that_wrote_nothing_yet(ledger: Ledger) -> None:
+    ledger.save_shards(PIPELINE, [shard(0, first=5)])
+    planned = begin(ledger)
+    ledger.register(PIPELINE, f"{SOURCE} sls://shop/views", TABLE)
+    assert [found.first for found in ledger.shards(PIPELINE)] == [5]
+    assert ledger.get(planned.id).state is State.PLANNED
+
+
 def test_a_name_that_was_refused_leaves_its_table_to_the_corrected_one(ledger: Ledger) -> None:
     given_up = begin(ledger)
     ledger.aborted(given_up.id, 1, "refused")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_slshudi.config.pipeline import Source
+from airflow_provider_slshudi.config.sources import Source
 from airflow_provider_slshudi.exceptions import (
     CommitStateUnknown,
     LedgerAhead,

@@ -42,3 +42,13 @@ def test_parents_are_told_by_key_ranges() -> None:
     merged = LedgerShard(5, "readwrite", quarter, LAST, 0)
     found = [whole, left, right, first, second, merged]
     assert {shard.id: parents(shard, found) for shard in found} == {0: [], 1: [0], 2: [0], 3: [1], 4: [1], 5: [2, 4]}
+
+
+def test_shards_of_different_logstores_are_no_relatives() -> None:
+    closed = LedgerShard(0, "readonly", "0" * 32, LAST, 0)
+    found = [
+        closed,
+        LedgerShard(1_000_000, "readonly", "0" * 32, LAST, 0),
+        LedgerShard(1_000_001, "readwrite", "0" * 32, LAST, 0),
+    ]
+    assert {shard.id: parents(shard, found) for shard in found} == {0: [], 1_000_000: [], 1_000_001: [1_000_000]}

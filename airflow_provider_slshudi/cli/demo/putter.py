@@ -9,7 +9,7 @@ import threading
 from types import TracebackType
 
 from airflow_provider_slshudi.cli.demo.put import sdk_client
-from airflow_provider_slshudi.config.pipeline import Source
+from airflow_provider_slshudi.config.sources import Source
 from airflow_provider_slshudi.exceptions import SlsHudiError
 from airflow_provider_slshudi.sls.connection import SlsConnection
 

@@ -17,11 +17,13 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_slshudi.config.pipeline import Source
+from airflow_provider_slshudi.config.sources import Place as LogstorePlace
+from airflow_provider_slshudi.config.sources import Source
 from airflow_provider_slshudi.exceptions import ConfigError, SourceUnavailable
-from airflow_provider_slshudi.sls.connection import SlsConnection
+from airflow_provider_slshudi.sls.connection import SlsConnection, connections_of
 from airflow_provider_slshudi.sls.credential_server import CredentialServer
 from airflow_provider_slshudi.sls.credentials import EARLY, Credentials, Keeper
+from airflow_provider_slshudi.sls.logstores import service_of
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.spark.keyserver import PORT, TOKEN_BYTES, Address, KeyServer, Place, listening
 from airflow_provider_slshudi.system.secrets import NONE, Secret
@@ -32,16 +34,18 @@ if TYPE_CHECKING:
 Keys = Callable[["SparkContext", Source], AbstractContextManager[Place]]
 """Says where tasks are told the credentials, as long as the context is open."""
 _PROPERTY = "slshudi.sls.half"
-_kept: dict[bytes, tuple[SlsConnection, Keeper]] = {}
-"""What this process was told last, by its token."""
+_kept: dict[bytes, list[tuple[SlsConnection, Keeper]]] = {}
+"""The connections that this process was told last, by its token."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """Connects tasks of jobs that this thread starts with one logstore; travels to the executors."""
+    """Connects tasks of jobs that this thread starts with the logstores of a source; travels to the executors.
 
-    project: str
-    logstore: str
+    `logstores` are `Source.places`.
+    """
+
+    logstores: tuple[LogstorePlace, ...]
     credential_server: Address
     half: bytes = field(repr=False)
 
@@ -60,28 +64,34 @@ class Access:
             raise RuntimeError("the log service is reached from tasks of the thread that was granted access only")
         token = _joined(self.half, bytes.fromhex(other))
         if token not in _kept:
-            asker = _Asked(self.credential_server, token)
-            keeper = Keeper(asker)
-            try:
-                first = keeper.get()
-            except OSError as error:
-                raise SourceUnavailable(str(error), project=self.project, logstore=self.logstore) from error
+            count = 1 + max(number for *_, number in self.logstores)
+            pairs = [self._told(token, number) for number in range(count)]
             _kept.clear()
-            keys = {name: getattr(first, name) for name in ("access_key_id", "access_key_secret", "security_token")}
-            connection = SlsConnection(**asker.service, **keys, mask_key=asker.mask_key)
-            _kept[token] = connection, keeper
-        connection, keeper = _kept[token]
-        return LogService(connection, self.project, self.logstore, credentials=keeper)
+            _kept[token] = pairs
+        connections, keepers = zip(*_kept[token], strict=True)
+        return service_of(self.logstores, connections, keepers=keepers)
+
+    def _told(self, token: bytes, number: int) -> tuple[SlsConnection, Keeper]:
+        """A connection as the server tells it."""
+        asker = _Asked(self.credential_server, token, number)
+        keeper = Keeper(asker)
+        try:
+            first = keeper.get()
+        except OSError as error:
+            project, logstore, _ = next(place for place in self.logstores if place[2] == number)
+            raise SourceUnavailable(str(error), project=project, logstore=logstore) from error
+        keys = {name: getattr(first, name) for name in ("access_key_id", "access_key_secret", "security_token")}
+        return SlsConnection(**asker.service, **keys, mask_key=asker.mask_key), keeper
 
 
 class _Asked:
-    """Gives the credentials that a CredentialServer has, and what it knows of the service besides.
+    """Gives the credentials of one connection that a CredentialServer has, and what it knows of the service besides.
 
     It is told how long they last, not until when: clocks differ.
     """
 
-    def __init__(self, address: Address, token: bytes) -> None:
-        self._address, self._token = address, token
+    def __init__(self, address: Address, token: bytes, number: int) -> None:
+        self._address, self._token, self._number = address, token, number
         self._last: Credentials | None = None
         self.service: dict[str, Any] = {}
         self.mask_key = NONE
@@ -91,7 +101,7 @@ class _Asked:
         good = last is not None and (last.expires is None or time.time() < last.expires - EARLY)
         # An executor asks before its credentials expire only if the service refused them.
         question = last.access_key_id if last is not None and good else ""
-        answer: dict[str, Any] = json.loads(self._ask(question))
+        answer: dict[str, Any] = json.loads(self._ask(f"{self._number} {question}"))
         if answer.get("wrong"):
             raise ConfigError(answer["wrong"], source="SLS connection", field="credentials")
         if answer.get("missing"):
@@ -122,7 +132,7 @@ def served(environ: Mapping[str, str]) -> Keys:
 
     @contextmanager
     def keys(spark: SparkContext, source: Source) -> Iterator[Place]:
-        credential_server = CredentialServer(SlsConnection.from_env(environ))
+        credential_server = CredentialServer(connections_of(environ))
         try:
             credential_server.first()
         except OSError as error:
@@ -146,7 +156,7 @@ def granted(spark: SparkContext, source: Source, keys: Keys) -> Iterator[Access]
         half = secrets.token_bytes(TOKEN_BYTES)
         spark.setLocalProperty(_PROPERTY, _joined(place.token, half).hex())
         try:
-            yield Access(source.project, source.logstore, place.address, half)
+            yield Access(source.places, place.address, half)
         finally:
             spark.setLocalProperty(_PROPERTY, None)  # type: ignore[arg-type]
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_slshudi.config.pipeline import Pipeline, Source
+from airflow_provider_slshudi.config.pipeline import Pipeline
+from airflow_provider_slshudi.config.sources import Source
 from airflow_provider_slshudi.handover.batch_files import RangeDone, Unnamed
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.rows.maker import RowMaker, Rows, RowSpec

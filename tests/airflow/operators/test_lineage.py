@@ -6,6 +6,7 @@ import json
 import logging
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,24 @@ def test_a_commit_names_what_was_read_and_what_was_written(work: Work) -> None:
     statistics = without_spec(table["outputFacets"]["outputStatistics"])
     assert statistics == {"rowCount": 340, "size": 5_000, "fileCount": 2}
     assert without_spec(table["facets"]["version"]) == {"datasetVersion": batch.instant}
+
+
+def test_each_logstore_is_an_input_with_the_ranges_of_its_own_shards(work: Work) -> None:
+    also = [{"project": "ads-eu", "logstore": "events"}]
+    source = work.pipeline.source.model_validate({**work.pipeline.source.model_dump(), "also": also})
+    work = replace(work, pipeline=work.pipeline.model_copy(update={"source": source}))
+    batch = recorded(work, Kind.TAIL, [Range(0, 10, 40), Range(1_000_003, 5, 9)], 340, files=2)
+    found = told.lineage(work.pipeline, [told.Batch(batch, work.ledger.ranges(batch.id))])
+    inputs, (table,) = as_json(found)
+    assert [(item["namespace"], item["name"]) for item in inputs] == [
+        ("sls://ads", "events"),
+        ("sls://ads-eu", "events"),
+    ]
+    parts = [item["inputFacets"]["subset"]["inputCondition"]["partitions"] for item in inputs]
+    assert [[part["dimensions"]["shard"] for part in found] for found in parts] == [["0"], ["3"]]
+    assert all("inputStatistics" not in item["inputFacets"] for item in inputs), "counts are of all of them"
+    fields = table["facets"]["columnLineage"]["fields"]["event_id"]["inputFields"]
+    assert [item["namespace"] for item in fields] == ["sls://ads", "sls://ads-eu"]
 
 
 def test_before_a_commit_and_after_one_that_failed_only_the_datasets_are_known(work: Work, pipelines: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_slshudi.plugins.charts import Series, chart
 from airflow_provider_slshudi.plugins.language import CHINESE, READER, Reader
+from airflow_provider_slshudi.plugins.render import environment
 from airflow_provider_slshudi.views.words import size, span
 
 BEGIN = datetime(2026, 1, 31, 8, 0, tzinfo=timezone.utc)
@@ -62,3 +63,9 @@ def test_a_chart_speaks_the_readers_language_and_has_the_readers_times() -> None
 def test_hostile_labels_are_text() -> None:
     drawn = chart("<script>", BEGIN, END, [Series("<b>'\"", "lag", [(at(1), 1.0)])], size)
     assert "<script>" not in drawn and "<b>" not in drawn
+
+
+def test_a_shard_names_its_logstore_where_there_are_several() -> None:
+    several = "sls://ads/events sls://ads-<eu>/events"
+    filled = environment.from_string("{{ 1000003|shard(source) }} {{ 3|shard('sls://ads/events') }}")
+    assert filled.render(source=several) == "1000003<small>ads-&lt;eu&gt;/events 3</small> 3"

@@ -18,7 +18,7 @@ from airflow_provider_slshudi.sls.credentials import EARLY, Keeper
 from airflow_provider_slshudi.spark import keyserver
 from airflow_provider_slshudi.spark.driver.key_access import _Asked
 from airflow_provider_slshudi.spark.keyserver import KeyServer
-from airflow_provider_slshudi.system.secrets import NONE
+from airflow_provider_slshudi.system.secrets import NONE, Secret
 
 
 @pytest.fixture
@@ -33,10 +33,10 @@ def write(file: Path, key: str, seconds: float | None = None) -> None:
 
 @contextmanager
 def told(file: Path) -> Iterator[_Asked]:
-    credential_server = CredentialServer(SlsConnection("host", "", NONE, credentials=f"file:{file}"))
+    credential_server = CredentialServer([SlsConnection("host", "", NONE, credentials=f"file:{file}")])
     server = KeyServer(credential_server, "127.0.0.1", "127.0.0.1")
     try:
-        yield _Asked(server.place.address, server.place.token)
+        yield _Asked(server.place.address, server.place.token, 0)
     finally:
         server.close()
 
@@ -46,6 +46,20 @@ def test_a_task_gets_what_the_driver_has_and_not_where_it_comes_from(file: Path)
     with told(file) as driver:
         assert driver().access_key_id == "first"
     assert driver.service == {"endpoint": "host", "region": "", "auth_version": "v1", "mask_name": ""}
+
+
+def test_each_connection_is_told_by_its_number(file: Path) -> None:
+    write(file, "first")
+    other = SlsConnection("elsewhere", "second", Secret("opensesame"))
+    both = CredentialServer([SlsConnection("host", "", NONE, credentials=f"file:{file}"), other])
+    both.first()
+    answers = [json.loads(both(f"{number} ")) for number in (0, 1)]
+    assert [(answer["service"]["endpoint"], answer["keys"]["access_key_id"]) for answer in answers] == [
+        ("host", "first"),
+        ("elsewhere", "second"),
+    ]
+    for wrong in ("2 ", "", "-1 ", "x"):
+        assert "there is no connection" in json.loads(both(wrong))["wrong"]
 
 
 def test_refused_credentials_are_replaced_if_the_driver_finds_others(
@@ -89,9 +103,9 @@ def test_a_driver_without_credentials_says_why(file: Path, monkeypatch: pytest.M
 def test_an_asker_s_clock_may_be_wrong_by_days(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the asker's clock is ahead: what it is told lasts an hour, and it asks again when that is nearly over."""
     write(file, "first", 3600)
-    credential_server = CredentialServer(SlsConnection("host", "", NONE, credentials=f"file:{file}"))
+    credential_server = CredentialServer([SlsConnection("host", "", NONE, credentials=f"file:{file}")])
     asked, real = list[str](), time.time
-    answer = credential_server("")
+    answer = credential_server("0 ")
 
     class Address:
         def ask(self, token: bytes, question: str) -> bytes:
@@ -100,12 +114,12 @@ def test_an_asker_s_clock_may_be_wrong_by_days(file: Path, monkeypatch: pytest.M
 
     days = 2 * 86_400
     monkeypatch.setattr(time, "time", lambda: real() + days)
-    keeper = Keeper(_Asked(Address(), b""))  # type: ignore[arg-type]
+    keeper = Keeper(_Asked(Address(), b"", 0))  # type: ignore[arg-type]
     assert keeper.get().access_key_id == keeper.get().access_key_id == "first"
-    assert asked == [""]
+    assert asked == ["0 "]
     monkeypatch.setattr(time, "time", lambda: real() + days + 3600 - EARLY + 5)
     keeper.get()
-    assert asked == ["", ""], "it was not refused, it asks in time"
+    assert asked == ["0 ", "0 "], "it was not refused, it asks in time"
 
 
 def test_whatever_goes_wrong_in_the_driver_is_told_without_its_text(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_slshudi.config.pipeline import Source
+from airflow_provider_slshudi.config.sources import Source
 from airflow_provider_slshudi.planning.ranges import Range
 from airflow_provider_slshudi.planning.windows import split
 from airflow_provider_slshudi.spark.driver.reading import SHARDS_AT_ONCE, read_limits, shard_limits
