@@ -25,6 +25,8 @@ CAPABILITIES = {
     "a backfill beside the tail",
     "a DAG behind complete partitions",
     "PostgreSQL, a cluster and S3",
+    "filters",
+    "several logstores",
 }
 
 
