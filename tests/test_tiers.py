@@ -26,6 +26,7 @@ CAPABILITIES = {
     "a DAG behind complete partitions",
     "PostgreSQL, a cluster and S3",
     "filters",
+    "masks",
     "several logstores",
 }
 
