@@ -15,15 +15,9 @@ from airflow_provider_slshudi.sls.service import Shard
 BYTES_PER_GROUP = 1000
 
 
-class _NoSecrets:
-    def to_env(self) -> dict[str, str]:
-        return {}
-
-
 class ModelService:
-    """What planning and reading ask the service for."""
+    """What planning and reading ask the service for; it has no secrets."""
 
-    connection = _NoSecrets()
     requests = 0
     listed: int | None = None
 
@@ -31,6 +25,12 @@ class ModelService:
         self._ends: dict[int, int] = {0: 10, 1: 10}
         self._begins: dict[int, int] = {0: 10, 1: 10}
         self._readonly: set[int] = set()
+
+    def to_env(self) -> dict[str, str]:
+        return {}
+
+    def of_shard(self, shard: int) -> ModelService:
+        return self
 
     def put(self, shard: int, count: int) -> None:
         """Logs arrive; a closed shard's go to the first that is open."""

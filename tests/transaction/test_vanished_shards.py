@@ -169,6 +169,9 @@ class Aged:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._service, name)
 
+    def of_shard(self, shard: int) -> Aged:
+        return self
+
     def shards(self) -> list[Shard]:
         listed = self._service.shards()
         return [shard if shard.id in self._known else replace(shard, created=self._made) for shard in listed]
