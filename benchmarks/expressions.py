@@ -157,14 +157,16 @@ def task_seconds(body: bytes, of: Pipeline, pulls: int = 60) -> float:
     spec = RowSpec.of(of)
     maker = RowMaker(spec)
     with tempfile.TemporaryDirectory() as folder:
-        storage = Storage(f"file://{folder}/t")
-        fencing.admit(storage, INSTANT)
+        main, *beside = [Storage(f"file://{folder}/t{number}") for number in range(1 + len(of.routes))]
+        for storage in (main, *beside):
+            fencing.admit(storage, INSTANT)
         start = time.process_time()
-        with BaseFileWriter(storage, INSTANT, "0-0-0", 128 << 20, lambda: None) as writer:
+        with BaseFileWriter(main, INSTANT, "0-0-0", 128 << 20, lambda: None, beside) as writer:
             for number in range(pulls):
                 rows = maker.rows(decode(body, 0, number * 1_000, spec.keys), 0)
-                writer.write(rows.data, rows.keys, "event_date", rows.partitions, number / pulls)
-            writer.close()
+                for table, data, keys, partitions in rows.parts():
+                    writer.write(data, keys, "event_date", partitions, number / pulls, table)
+            writer.close_all()
         return time.process_time() - start
 
 
@@ -185,6 +187,7 @@ def main() -> None:
     kinds = {
         "plain": pipeline(),
         "with ten expressions": pipeline(columns=[*MAIN, *derived]),
+        "into eight tables": pipeline(routes=[{"name": f"r{n}", "where": f"bytes % 8 = {n}"} for n in range(1, 8)]),
         "of which 1 % is kept": pipeline(where="bytes < 1100 and status < 10000"),
     }
     seconds = {name: [task_seconds(body, of) for _ in range(3)] for name, of in kinds.items()}

@@ -28,7 +28,7 @@ VAGUE = {
     "at",
 }
 MOST = {
-    "lines": 54_590,
+    "lines": 55_060,
     "modules at the top": 4,
     "rooms": 26,
     "files of less than 60 lines": 18,

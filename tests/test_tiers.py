@@ -28,6 +28,7 @@ CAPABILITIES = {
     "filters",
     "masks",
     "several logstores",
+    "routes",
 }
 
 

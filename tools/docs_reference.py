@@ -37,6 +37,7 @@ _PARTS = {
     "Upsert": "`table.upsert`",
     "Column": "`columns`, each",
     "Check": "`checks`, each",
+    "Route": "`routes`, each",
     "Mask": "`masks`",
     "Quarantine": "`quarantine`",
     "Batch": "`batch`",
@@ -50,7 +51,7 @@ _PARTS = {
     "Clustering": "`maintenance.clustering`",
 }
 """Where a model of the pipeline's file stands in it, in the order of the page."""
-_SECTIONS = {"Pipeline": "top-level", "Upsert": "upserts", "Quarantine": "logs-that-do-not-fit"}
+_SECTIONS = {"Pipeline": "top-level", "Route": "top-level", "Upsert": "upserts", "Quarantine": "logs-that-do-not-fit"}
 """The manual's section of a model; that of the field at the top is called as the field."""
 _KINDS = {
     "DAGs": ("dag.factories", "dag.operations"),

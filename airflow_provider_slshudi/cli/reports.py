@@ -46,7 +46,14 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def show(out: TextIO, title: str, ranges: Sequence[Range], source: Source) -> None:
-    """Prints ranges that a batch would read."""
+    """Prints ranges that a batch would read.
+
+    Args:
+        out: where.
+        title: stands above them.
+        ranges: the ranges.
+        source: the pipeline's, by which shards are named.
+    """
     from airflow_provider_slshudi.config.sources import full_name
 
     rows = [

@@ -54,7 +54,7 @@ def _try(options: argparse.Namespace) -> int:
         rows = [(name, "NULL" if value is None else str(value), "") for name, value in fate.columns.items()]
         rows += [("partition", fate.partition, "")] if fate.partition else []
         rows += [("", "", misfit) for misfit in fate.misfits]
-        becomes = f"a row of {pipeline.table.name}" if fate.becomes == ROW else _SAID[fate.becomes]
+        becomes = f"a row of {fate.table}" if fate.becomes == ROW else _SAID[fate.becomes]
         if rows:
             title = f"log {number} of {len(outcomes)}: {becomes}"
             print_table(options.out, title, ("column", "value", "what does not fit"), rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
+from itertools import combinations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -17,9 +18,11 @@ from airflow_provider_slshudi.config.sources import Source
 from airflow_provider_slshudi.config.table import (
     DELTA_SCHEMES,
     FORMER_VERSION,
+    MOST_ROUTES,
     EventTimePartition,
     FieldPartition,
     Mirrors,
+    Route,
     Table,
 )
 from airflow_provider_slshudi.config.values import (
@@ -163,7 +166,8 @@ class Pipeline(Model):
     A batch fails if a greater share of its logs than `max_misfits` does not fit. A batch must meet its `checks` before
     it is committed. `keep_values` says for how long ledger and pages keep a few values of logs, those that did not fit
     and those of keys that no column names; without it none leaves the tables. `where` is the condition that a log must
-    meet to become a row (`shaping.grammar`); others are counted and left out. `masks` are applied to all logs that are
+    meet to become a row (`shaping.grammar`); others are counted and left out. `routes` are tables beside this one for
+    logs that meet their conditions. `masks` are applied to all logs that are
     kept; `mask_key` is the Airflow connection whose password is the key of those that hash.
     """
 
@@ -174,6 +178,7 @@ class Pipeline(Model):
     source: Source
     table: Table
     where: Annotated[str, Field(min_length=1)] | None = None
+    routes: list[Route] = Field(default_factory=list, max_length=MOST_ROUTES)
     masks: list[Mask] = Field(default_factory=list)
     mask_key: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")] | None = None
     columns: list[Column] = Field(min_length=1)
@@ -209,9 +214,15 @@ class Pipeline(Model):
         return None if self.where is None else self._parsed("where", self.where)
 
     @property
+    def route_conditions(self) -> list[Expression]:
+        """The conditions of the routes, in their order."""
+        return [self._parsed(f"routes: {route.name}", route.where) for route in self.routes]
+
+    @property
     def expression_keys(self) -> list[str]:
         """The keys of logs that expressions name, each once."""
-        expressions = [*self.computed.values(), *([] if self.condition is None else [self.condition])]
+        conditions = [*self.route_conditions, *([] if self.condition is None else [self.condition])]
+        expressions = [*self.computed.values(), *conditions]
         return list(dict.fromkeys(key for expression in expressions for key in expression.keys))
 
     def keys_of(self, column: Column) -> list[str]:
@@ -270,7 +281,7 @@ class Pipeline(Model):
     def _expressions_fit(self) -> Pipeline:
         from airflow_provider_slshudi.shaping.grammar import FITTING
 
-        if self.where is None and all(column.expr is None for column in self.columns):
+        if all(column.expr is None for column in self.columns):
             return self
         expressions = self.computed
         for column in self.columns:
@@ -290,9 +301,18 @@ class Pipeline(Model):
             unused += ["null_texts"] if column.null_texts else []
             if unused:
                 raise ValueError(f"column {column.name}: {listed(unused)}: for texts, and expr gives {expression.type}")
-        if self.condition is not None and self.condition.type != "boolean":
-            raise ValueError(f"where: expected a condition, like status >= 500, and it gives {self.condition.type}")
         _require_no_circle({name: expression.columns for name, expression in expressions.items()})
+        return self
+
+    @model_validator(mode="after")
+    def _conditions_are_such(self) -> Pipeline:
+        names = [f"routes: {route.name}" for route in self.routes]
+        conditions = dict(zip(names, self.route_conditions, strict=True))
+        if self.condition is not None:
+            conditions["where"] = self.condition
+        for what, condition in conditions.items():
+            if condition.type != "boolean":
+                raise ValueError(f"{what}: expected a condition, like status >= 500, and it gives {condition.type}")
         return self
 
     @model_validator(mode="after")
@@ -363,14 +383,21 @@ class Pipeline(Model):
     def _quarantine_apart(self) -> Pipeline:
         if self.quarantines and self.table.upsert is not None:
             raise ValueError("a quarantine is for tables that are appended to: upsert has `nullify` and `fail`")
-        (scheme, table), (other, beside) = (
-            scheme_and_place(f"{uri}/") for uri in (self.table.path, self.quarantine_path)
-        )
-        named = f"quarantine.path {self.quarantine_path} and table.path {self.table.path}"
-        if "oss" in (scheme, other) and "file" not in (scheme, other) and scheme != other:
-            raise ValueError(f"{named} are in two object stores, and a machine's settings lead to one")
-        if (scheme == "file") == (other == "file") and (table.startswith(beside) or beside.startswith(table)):
-            raise ValueError(f"{named} share a folder")
+        if self.routes and self.table.upsert is not None:
+            raise ValueError("routes are for tables that are appended to, without upsert")
+        names = [self.table.name, self.quarantine.name, *(route.name for route in self.routes)]
+        twice = {name for name in names if name is not None and names.count(name) > 1}
+        if self.routes and twice:
+            raise ValueError(f"routes: two tables are called {listed(twice)}")
+        paths = {"quarantine.path": self.quarantine_path, "table.path": self.table.path}
+        paths |= {f"the path of route {route.name}": self.path_of(route) for route in self.routes}
+        for (one, path), (another, other_path) in combinations(paths.items(), 2):
+            (scheme, table), (other, beside) = (scheme_and_place(f"{uri}/") for uri in (path, other_path))
+            named = f"{one} {path} and {another} {other_path}"
+            if "oss" in (scheme, other) and "file" not in (scheme, other) and scheme != other:
+                raise ValueError(f"{named} are in two object stores, and a machine's settings lead to one")
+            if (scheme == "file") == (other == "file") and (table.startswith(beside) or beside.startswith(table)):
+                raise ValueError(f"{named} share a folder")
         return self
 
     @model_validator(mode="after")
@@ -495,7 +522,12 @@ class Pipeline(Model):
     @property
     def table_paths(self) -> list[str]:
         """The paths of all its tables, the main one's first."""
-        return [self.table.path, *([self.quarantine_path] if self.quarantines else [])]
+        aside = [self.quarantine_path] if self.quarantines else []
+        return [self.table.path, *aside, *map(self.path_of, self.routes)]
+
+    def path_of(self, route: Route) -> str:
+        """The path of a route's table."""
+        return route.path or f"{self.table.path}_{route.name}"
 
     @property
     def quarantines(self) -> bool:

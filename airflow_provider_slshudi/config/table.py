@@ -232,3 +232,19 @@ class Table(Model):
             refuse_secret(key)
             require_allowed(key, self.options[key])
         return self
+
+
+MOST_ROUTES = 32
+"""The most routes of a pipeline: each batch has an instant on the timeline of each one's table."""
+
+
+class Route(Model):
+    """A table for the logs that meet `where` and no earlier route's condition, instead of the main table.
+
+    It has the main table's columns and partitions. `name` is the table's in Hudi, `path` by default the main table's
+    with the name behind it.
+    """
+
+    name: ColumnName
+    where: Annotated[str, Field(min_length=1)]
+    path: Uri | None = None

@@ -22,6 +22,9 @@ from airflow_provider_slshudi.handover.bound import digest_of, read_bound, write
 from airflow_provider_slshudi.handover.fencing import ORDER, SUFFIX, folder
 from airflow_provider_slshudi.storage.files import Storage
 
+QUARANTINE = "quarantine"
+"""The quarantine's key among the tables beside the main one; that of a route's table is ROUTE with its name."""
+ROUTE = "route-"
 MOST = 200
 """The most keys that a task, and a batch, tells of: those that most logs have."""
 EXAMPLES = 3
@@ -60,12 +63,12 @@ _MANIFEST = "manifest-"
 
 @dataclass(frozen=True)
 class Owner:
-    """The transaction that opened an instant; `quarantine` is the path for its misfits, empty where there is none."""
+    """The transaction that opened an instant; `beside` has the paths of the tables beside, by their keys."""
 
     transaction: str
     pipeline: str
     token: int
-    quarantine: str = ""
+    beside: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,9 @@ class Manifest:
         dropped: upserts only, how many logs had no key and became no row.
         spent: None where nothing is known of it.
         unnamed: keys, and fields of structs' JSON, that no column keeps; none of a replay.
-        filter: the condition by which logs were left out, as `shaping.conditions.described` tells it; None without one.
+        filter: the conditions by which logs were left out or sorted, as `shaping.conditions.described` tells them; None
+            without any.
+        routed: the write stats of the files of each route's table, by its key; none of a pipeline without routes.
     """
 
     transaction: str
@@ -202,6 +207,7 @@ class Manifest:
     spent: Spent | None = None
     unnamed: Unnamed = field(default_factory=Unnamed)
     filter: dict[str, Any] | None = None
+    routed: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -215,9 +221,9 @@ class Manifest:
 
     @property
     def partitions(self) -> dict[str, int]:
-        """Rows in the table's files, by the path of their partition."""
+        """Rows in the files of the table and of routes' tables, by the path of their partition."""
         rows = Counter[str]()
-        for stat in self.stats:
+        for stat in [*self.stats, *(stat for stats in self.routed.values() for stat in stats)]:
             rows[str(stat["partitionPath"])] += int(stat["numWrites"])
         return dict(sorted(rows.items()))
 
@@ -225,6 +231,16 @@ class Manifest:
     def quarantined(self) -> int:
         """Rows in the quarantine's files."""
         return rows_of(self.quarantine or [])
+
+    @property
+    def beside(self) -> dict[str, list[dict[str, Any]]]:
+        """The write stats of each table beside in which the batch has a part, by the table's key."""
+        return {**({} if self.quarantine is None else {QUARANTINE: self.quarantine}), **self.routed}
+
+    @property
+    def rows_by_route(self) -> dict[str, int]:
+        """Rows in the files of each route's table, by its key."""
+        return {key: rows_of(stats) for key, stats in self.routed.items()}
 
 
 @dataclass(frozen=True)
@@ -357,15 +373,16 @@ def write_manifest(storage: Storage, manifest: Manifest) -> None:
     storage.write(f"{folder(manifest.instant)}/{_MANIFEST}{manifest.token}.json", json.dumps(asdict(manifest)).encode())
 
 
-def written(storage: Storage, instant: str) -> tuple[list[str], list[str]]:
-    """The files that the instant's manifests list: of the table, and of its quarantine."""
-    main, aside = list[str](), list[str]()
+def written(storage: Storage, instant: str) -> dict[str, list[str]]:
+    """The files that the instant's manifests list: of the table by an empty key, of tables beside by theirs."""
+    files: dict[str, list[str]] = {}
     for name in storage.names(folder(instant)) or []:
         if name.startswith(_MANIFEST) and name.endswith(SUFFIX):
             manifest = storage.read_json(f"{folder(instant)}/{name}") or {}
-            main += [stat["path"] for stat in manifest.get("stats") or ()]
-            aside += [stat["path"] for stat in manifest.get("quarantine") or ()]
-    return main, aside
+            parts = {"": manifest.get("stats"), QUARANTINE: manifest.get("quarantine")}
+            for key, stats in {**parts, **(manifest.get("routed") or {})}.items():
+                files.setdefault(key, []).extend(stat["path"] for stat in stats or ())
+    return files
 
 
 def token_of(storage: Storage, transaction: str, instant: str, digest: str | None) -> int:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 KEY, WRITTEN = "key", "written"
 """Columns of the keys' file: a row's key, and the instant that wrote it."""
 TABLE, QUARANTINE = "table", "quarantine"
-"""Whose rows were taken."""
+"""Whose rows were taken; of a route's table its key, see `hudi.beside`."""
 _FOLDER = f"{ROOT}/erased"
 
 
@@ -32,7 +32,7 @@ class Erasure:
     """A change that another client made, which took rows away and nothing else.
 
     Attributes:
-        of: TABLE or QUARANTINE.
+        of: TABLE, QUARANTINE, or the key of a route's table.
         instant: the change's instant.
         operation: Hudi's name of the change.
         rows: how many rows it took; None where the table has upserts and its commit does not count them.
@@ -56,7 +56,7 @@ def require_accepted(main: Storage, uri: str, pipeline: str, of: str, instant: s
         main: the main table's storage.
         uri: of the table that was changed.
         pipeline: its name.
-        of: TABLE or QUARANTINE.
+        of: TABLE, QUARANTINE, or the key of a route's table.
         instant: the change's instant.
         operation: Hudi's name of the change.
 
@@ -81,7 +81,7 @@ def write_keys(main: Storage, of: str, instant: str, taken: Iterable[tuple[int, 
 
     Args:
         main: the main table's storage.
-        of: TABLE or QUARANTINE.
+        of: TABLE, QUARANTINE, or the key of a route's table.
         instant: the change's instant.
         taken: numbers of rows, with the keys (KEY, WRITTEN) of those that are gone.
 
@@ -117,6 +117,11 @@ def accepted(main: Storage) -> list[Erasure]:
     return sorted(erasures, key=lambda item: item.instant)
 
 
+def tables_of(main: Storage) -> list[str]:
+    """The tables out of which accepted changes took rows: TABLE, QUARANTINE, or keys of routes' tables."""
+    return sorted({item.of for item in accepted(main)})
+
+
 def keys_of(main: Storage, of: str) -> list[str]:
     """Paths of the files with the keys that accepted changes took."""
     return main.existing([_keys(of, item.instant) for item in accepted(main) if item.of == of])
@@ -128,7 +133,7 @@ def count(main: Storage, written: str, parts: Sequence[Range]) -> list[int]:
     import pyarrow.parquet as pq
 
     counts = [0] * len(parts)
-    for path in (path for table in (TABLE, QUARANTINE) for path in keys_of(main, table)):
+    for path in (path for table in tables_of(main) for path in keys_of(main, table)):
         rows = pq.read_table(main.full(path), filesystem=main.filesystem, filters=[(WRITTEN, "=", written)])
         if not rows.num_rows:
             continue

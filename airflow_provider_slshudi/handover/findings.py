@@ -154,11 +154,11 @@ class Comparison:
         counted = self.lacking or self.gone or self.differing or self.leftovers or self.unknown
         return not (counted or self.unreadable or self.ahead)
 
-    def with_quarantine(self, other: Comparison) -> Comparison:
-        """Adds what was found of the quarantine's metadata table; its examples say so."""
+    def joined(self, called: str, other: Comparison) -> Comparison:
+        """Adds what was found of the metadata table of a table beside; its examples say what it is `called`."""
         numbers = {name: getattr(self, name) + getattr(other, name) for name in COUNTS}
-        of_it = tuple(f"quarantine: {example}" for example in other.examples)
-        why = [self.unreadable, f"quarantine: {other.unreadable}" if other.unreadable else ""]
+        of_it = tuple(f"{called}: {example}" for example in other.examples)
+        why = [self.unreadable, f"{called}: {other.unreadable}" if other.unreadable else ""]
         return Comparison(
             **numbers,
             examples=(*self.examples, *of_it)[:EXAMPLES],

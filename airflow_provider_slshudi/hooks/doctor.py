@@ -24,6 +24,7 @@ from airflow_provider_slshudi.hooks.ledger import LedgerHook
 from airflow_provider_slshudi.hooks.sls import SlsHook
 from airflow_provider_slshudi.hooks.spark import SparkLauncher
 from airflow_provider_slshudi.hooks.work import with_mask_key
+from airflow_provider_slshudi.hudi.beside import tables_beside
 from airflow_provider_slshudi.sls.faults import PERSON
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.storage.objectstore import is_stored
@@ -95,8 +96,9 @@ def _of(pipeline: Pipeline, database: Database, known_alerts: KnownAlerts) -> li
     checks.append(Check("alerts", lambda: _alerts(pipeline.name, known_alerts)))
     checks += Place(table, lambda: database.has_written(pipeline.name, source.identity, table)).checks("table")
     checks += Downstream(pipeline.name, database.ledger).checks(pipeline.lateness is not None)
-    if pipeline.quarantines:
-        checks += Place(pipeline.quarantine_path, lambda: False).checks("quarantine")
+    for beside in tables_beside(pipeline):
+        if beside.is_wanted:
+            checks += Place(beside.storage.uri, lambda: False).checks(beside.called)
     return checks
 
 

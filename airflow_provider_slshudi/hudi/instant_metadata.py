@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from airflow_provider_slshudi.config.table import Table
+from airflow_provider_slshudi.handover.batch_files import QUARANTINE
 from airflow_provider_slshudi.hudi.layout import Instant
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.planning.ranges import Range
@@ -38,6 +39,8 @@ DAG_KEY = "slshudi.dag"
 RUN_KEY = "slshudi.run"
 QUARANTINE_KEY = "slshudi.quarantine"
 """Only if a commit has quarantined rows: how many, and the SHA-256 of the manifest that lists their files."""
+ROUTES_KEY = "slshudi.routes"
+"""Only if a pipeline has routes: the rows in each one's table by its key, and the SHA-256 of the manifest."""
 
 
 FILTER_KEY = "slshudi.filter"
@@ -73,6 +76,7 @@ def extra_of(
     run: tuple[str, str],
     ranges: str,
     quarantined: tuple[int, str] | None = None,
+    routed: tuple[Mapping[str, int], str] | None = None,
     filter: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
     """The extra metadata that each of our commits carries.
@@ -81,6 +85,7 @@ def extra_of(
         run: the DAG and its run.
         ranges: as `ranges_text` gives them.
         quarantined: rows in the quarantine and the manifest's SHA-256, if the commit has a part there.
+        routed: rows in the tables of routes by their keys, and the manifest's SHA-256, if the pipeline has routes.
         filter: the condition by which logs were left out, if there is one.
     """
     extra = {
@@ -94,6 +99,25 @@ def extra_of(
     if quarantined is not None:
         rows, digest = quarantined
         extra[QUARANTINE_KEY] = json.dumps({"rows": rows, "digest": digest})
+    if routed is not None:
+        rows_by_key, digest = routed
+        extra[ROUTES_KEY] = json.dumps({"rows": dict(rows_by_key), "digest": digest}, separators=(",", ":"))
     if filter is not None:
         extra[FILTER_KEY] = json.dumps(filter, separators=(",", ":"))
     return extra
+
+
+def has_part(extra: Mapping[str, str], key: str) -> bool:
+    """Whether a commit of the main table has a part in the table beside it that has this key (`hudi.beside`)."""
+    if key == QUARANTINE:
+        return QUARANTINE_KEY in extra
+    return key in json.loads(extra.get(ROUTES_KEY, "{}")).get("rows", {})
+
+
+def digest_of_manifest(extra: Mapping[str, str]) -> str | None:
+    """The SHA-256 of the manifest that lists the files of a commit's parts beside; None where it has none."""
+    for key in (QUARANTINE_KEY, ROUTES_KEY):
+        if key in extra:
+            digest: str = json.loads(extra[key])["digest"]
+            return digest
+    return None

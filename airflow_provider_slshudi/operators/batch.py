@@ -10,6 +10,7 @@ from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSki
 from airflow.sdk import Asset, BaseOperatorLink
 
 from airflow_provider_slshudi.exceptions import BatchUnderWay, JobFailed, TransientError
+from airflow_provider_slshudi.handover.batch_files import ROUTE
 from airflow_provider_slshudi.operators.base import SCHEDULED, PipelineOperator, refuse_retries, refuse_test, slices
 from airflow_provider_slshudi.operators.events import complete_partitions, extra_of
 from airflow_provider_slshudi.operators.lineage import CommitLineageTask
@@ -148,7 +149,8 @@ class SlsHudiRecordOperator(_Step):
     """Phase one: checks the append's manifest and makes manifest and offsets durable.
 
     Returns rows, raw bytes, per column how many values did not fit, how many logs went to the quarantine, how many the
-    pipeline's condition left out if it has one, and the failed checks that only warn.
+    pipeline's condition left out if it has one, the rows of each route's table if there are routes, and the failed
+    checks that only warn.
     """
 
     def step(self, work: Work, id_: str, token: int, context: Context) -> dict[str, Any]:
@@ -174,6 +176,8 @@ class SlsHudiRecordOperator(_Step):
         if filtered is not None:
             self.log.info("`where` left out %d logs, and kept %d", filtered, recorded.rows)
             figures["filtered"] = filtered
+        if routed := manifest.get("routed"):
+            figures["routed"] = {key.removeprefix(ROUTE): rows for key, rows in routed.items()}
         return {**figures, "quarantined": quarantined, "warnings": warnings}
 
 

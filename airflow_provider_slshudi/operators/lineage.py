@@ -92,7 +92,7 @@ def lineage(pipeline: Pipeline, batches: Sequence[Batch] = ()) -> OperatorLineag
     """The datasets of a pipeline, with what some batches together read and wrote."""
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    from airflow_provider_slshudi.hudi import quarantine
+    from airflow_provider_slshudi.hudi.beside import Beside, route_keys, table_of
     from airflow_provider_slshudi.ledger.records import Kind
 
     replays = [batch for batch in batches if batch.transaction.kind is Kind.REPLAY]
@@ -100,11 +100,14 @@ def lineage(pipeline: Pipeline, batches: Sequence[Batch] = ()) -> OperatorLineag
     inputs, outputs = [], [_table(pipeline, batches, of_logs=bool(reads or not batches))]
     if reads or not batches:
         inputs += [_logstore(pipeline, place, reads) for place in range(len(pipeline.source.logstores))]
-    aside = quarantine.table_of(pipeline)
+    aside = table_of(pipeline)
     if replays:
         inputs.append(_dataset_read(aside))
     if sum(_fact(batch, "quarantined") or 0 for batch in reads):
-        outputs.append(_quarantine(aside, reads))
+        outputs.append(_rows_of(aside, sum(_fact(batch, "quarantined") or 0 for batch in reads)))
+    for key in route_keys(pipeline):
+        rows = sum(((batch.transaction.manifest or {}).get("routed") or {}).get(key, 0) for batch in batches)
+        outputs.append(_rows_of(Beside(key, pipeline).pipeline, rows if batches else None))
     return OperatorLineage(inputs=inputs, outputs=outputs)
 
 
@@ -178,13 +181,15 @@ def _table(pipeline: Pipeline, batches: Sequence[Batch], of_logs: bool) -> Outpu
     return OutputDataset(*table_name(pipeline.table.path), output_facets, facets=facets)
 
 
-def _quarantine(aside: Pipeline, batches: Sequence[Batch]) -> OutputDataset:
+def _rows_of(beside: Pipeline, rows: int | None) -> OutputDataset:
+    """A table beside the main one, with the rows that it got; None: nothing is known of them."""
     from openlineage.client.event_v2 import OutputDataset
-    from openlineage.client.facet_v2 import output_statistics_output_dataset
+    from openlineage.client.facet_v2 import OutputDatasetFacet, output_statistics_output_dataset
 
-    rows = sum(_fact(batch, "quarantined") or 0 for batch in batches)
-    written = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rowCount=rows)
-    return OutputDataset(*table_name(aside.table.path), {"outputStatistics": written}, facets=_facets(aside))
+    facets: dict[str, OutputDatasetFacet] = {}
+    if rows is not None:
+        facets["outputStatistics"] = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rowCount=rows)
+    return OutputDataset(*table_name(beside.table.path), facets, facets=_facets(beside))
 
 
 def _dataset_read(aside: Pipeline) -> InputDataset:
@@ -271,7 +276,8 @@ def _rows(batch: Batch) -> int | None:
         return _fact(batch, "moved")
     if batch.transaction.manifest is None:
         return None
-    return batch.transaction.rows - (_fact(batch, "quarantined") or 0) - (_fact(batch, "dropped") or 0)
+    elsewhere: int = sum(((batch.transaction.manifest or {}).get("routed") or {}).values())
+    return batch.transaction.rows - (_fact(batch, "quarantined") or 0) - (_fact(batch, "dropped") or 0) - elsewhere
 
 
 def _fact(batch: Batch, name: str) -> int | None:

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from airflow_provider_slshudi.config.sources import own_name
+from airflow_provider_slshudi.handover.batch_files import ROUTE
 from airflow_provider_slshudi.handover.names import PREFIX, act_params
 from airflow_provider_slshudi.plugins import charts
 from airflow_provider_slshudi.plugins.language import READER, reader_of, say
@@ -118,4 +119,5 @@ environment.filters |= {
     "advice": advice,
     "remedy": remedy,
     "shard": _shard,
+    "route": lambda key: key.removeprefix(ROUTE),
 }

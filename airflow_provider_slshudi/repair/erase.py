@@ -12,7 +12,7 @@ from functools import partial
 
 from airflow_provider_slshudi.exceptions import ForeignWrite, TableError
 from airflow_provider_slshudi.handover import erasures
-from airflow_provider_slshudi.handover.erasures import QUARANTINE, TABLE, Erasure
+from airflow_provider_slshudi.handover.erasures import TABLE, Erasure
 from airflow_provider_slshudi.hudi.erasure import Change
 from airflow_provider_slshudi.hudi.instant_metadata import PIPELINE_KEY, SERVICES
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
@@ -59,8 +59,10 @@ def accept_erased(work: Work, reason: str) -> Erased:
 def _changes(work: Work) -> Iterator[tuple[str, Change, bool]]:
     """Completed changes by other clients that no person accepted as an erasure, and whether they stop the pipeline."""
     mark = work.ledger.accepted(work.pipeline.name)
-    tables = TransactionTables.of(work).survey().storages
-    for table, timeline in zip((TABLE, QUARANTINE), map(Timeline.load, tables), strict=False):
+    tables = TransactionTables.of(work)
+    survey = tables.survey()
+    keys = [table.key for table, state in zip(tables.beside, survey.beside, strict=True) if state.may_exist]
+    for table, timeline in zip((TABLE, *keys), map(Timeline.load, survey.storages), strict=True):
         for instant in timeline.completed(*CHANGES):
             is_ours = PIPELINE_KEY in timeline.extra_metadata(instant) or timeline.operation(instant) in SERVICES
             if not is_ours and not erasures.is_accepted(work.storage, table, instant.time):

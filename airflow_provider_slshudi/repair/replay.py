@@ -16,9 +16,9 @@ from airflow_provider_slshudi.hudi.timeline import COMMITS
 from airflow_provider_slshudi.ledger.records import LIVE, Kind, Transaction
 from airflow_provider_slshudi.system.points import Point, reach
 from airflow_provider_slshudi.transaction import context, steps
+from airflow_provider_slshudi.transaction.beside import TableBeside
 from airflow_provider_slshudi.transaction.context import Work
 from airflow_provider_slshudi.transaction.evidence import require_agreement
-from airflow_provider_slshudi.transaction.quarantine import Quarantine
 from airflow_provider_slshudi.transaction.settle import register
 
 
@@ -67,12 +67,12 @@ def plan(work: Work) -> Transaction | None:
                     pipeline=work.pipeline.name,
                     transaction=other.id,
                 )
-        Quarantine(work).require_known()
+        TableBeside(work).require_known()
         main = work.timeline()
-        Quarantine(work).require_whole(
+        TableBeside(work).require_whole(
             (instant.time, main.extra_metadata(instant)) for instant in main.completed(*COMMITS)
         )
-        if not Quarantine(work).timeline().completed(COMMIT_ACTION):
+        if not TableBeside(work).timeline().completed(COMMIT_ACTION):
             return None
         reach(Point.PLAN_BEGINNING)
         name, run, requests = work.pipeline.name, work.run, {context.REQUESTS: 0}
@@ -83,8 +83,8 @@ def plan(work: Work) -> Transaction | None:
 
 def show(work: Work) -> list[dict[str, Any]]:
     """What is in the quarantine, per column, type and reason: `logs`, `first_time`, `last_time` (unix seconds)."""
-    Quarantine(work).require_known()
-    if not Quarantine(work).timeline().completed(COMMIT_ACTION):
+    TableBeside(work).require_known()
+    if not TableBeside(work).timeline().completed(COMMIT_ACTION):
         return []
     id_ = uuid.uuid4().hex
     work.launcher.run(Verb.COUNT_QUARANTINE, work.order(transaction=id_), {})

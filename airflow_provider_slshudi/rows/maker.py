@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,7 +32,7 @@ from airflow_provider_slshudi.rows.misfits import (
 )
 from airflow_provider_slshudi.rows.partitions import PartitionSpec, partitions_of, without_folder
 from airflow_provider_slshudi.rows.partitions import beyond as beyond_kept
-from airflow_provider_slshudi.shaping.conditions import Condition
+from airflow_provider_slshudi.shaping.conditions import Condition, route_numbers
 from airflow_provider_slshudi.shaping.inputs import Input, Inputs, as_binary, flat
 from airflow_provider_slshudi.shaping.masks import Masks, MaskSpec
 
@@ -48,7 +48,7 @@ class RowSpec:
     upserts. `not_zero` are its ordering field and delete marker, if Hudi would misread a delete with ordering value 0.
     `kept` are the paths of partitions that rows may have, None for any: rows of others have no partition.
     `shows`: whether messages may have values of logs. `where` is the condition that logs must meet to become rows, and
-    `named` are the keys of logs that it and expressions name.
+    `named` are the keys of logs that it, expressions and `routes` name, which say into which table a row goes.
     """
 
     columns: tuple[ColumnSpec, ...]
@@ -65,6 +65,7 @@ class RowSpec:
     where: Condition | None = None
     masks: tuple[MaskSpec, ...] = ()
     named: tuple[str, ...] = ()
+    routes: tuple[Condition, ...] = ()
 
     @classmethod
     def of(cls, pipeline: Pipeline, planned: int = 0) -> RowSpec:
@@ -97,6 +98,7 @@ class RowSpec:
             where=Condition.of(pipeline),
             masks=tuple(map(MaskSpec.of, pipeline.masks)),
             named=tuple(pipeline.expression_keys),
+            routes=Condition.of_routes(pipeline),
         )
 
     @property
@@ -110,7 +112,8 @@ class Rows:
     """Rows of the table: its data columns, their row keys, and their partition values if it has partitions.
 
     `unfit` are the logs that go to the quarantine instead, None if there are none. `of` masks the logs that became
-    rows, None if all did. `filtered` are the logs that the pipeline's condition leaves out.
+    rows, None if all did. `filtered` are the logs that the pipeline's condition leaves out. `tables` has the
+    number of each row's table, 0 for the main one; None if all are the main table's.
     """
 
     data: pa.Table
@@ -119,6 +122,23 @@ class Rows:
     unfit: Unfit | None = None
     of: pa.Array | None = None
     filtered: int = 0
+    tables: NDArray[np.uint8] | None = None
+
+    def parts(self) -> Iterator[tuple[int, pa.Table, pa.Array, pa.DictionaryArray | None]]:
+        """The rows of each table that has some: its number, data, keys and partitions."""
+        if self.tables is None:
+            yield 0, self.data, self.keys, self.partitions
+            return
+        counts = np.bincount(self.tables)
+        order = pa.array(np.argsort(self.tables, kind="stable"))
+        data, keys = self.data.take(order), self.keys.take(order)
+        partitions = None if self.partitions is None else self.partitions.take(order)
+        begin = 0
+        for number, count in enumerate(counts.tolist()):
+            if count:
+                of_table = None if partitions is None else partitions.slice(begin, count)
+                yield number, data.slice(begin, count), keys.slice(begin, count), of_table
+            begin += count
 
 
 class RowMaker:
@@ -169,16 +189,25 @@ class RowMaker:
         """The rows that are made of the logs that the pipeline's condition keeps; their places are those in `logs`."""
         keeps = None if self._spec.where is None else self._spec.where.kept(logs)
         if keeps is None:
-            return make(logs, None)
+            return self._sorted(logs, make(logs, None))
         mask = pa.array(keeps)
-        rows, places = make(logs.filter(mask), mask), np.nonzero(keeps)[0]
-        row_mask = mask
+        kept_logs, places = logs.filter(mask), np.nonzero(keeps)[0]
+        rows, row_mask = self._sorted(kept_logs, make(kept_logs, mask)), mask
         if rows.of is not None:
             became_rows = np.zeros(len(keeps), np.bool_)
             became_rows[places[rows.of.to_numpy(zero_copy_only=False)]] = True
             row_mask = pa.array(became_rows)
         unfit = None if rows.unfit is None else replace(rows.unfit, rows=places[rows.unfit.rows])
         return replace(rows, unfit=unfit, of=row_mask, filtered=len(keeps) - len(places))
+
+    def _sorted(self, logs: pa.Table, rows: Rows) -> Rows:
+        """The rows, which were made of these logs, with the numbers of their tables."""
+        if not self._spec.routes:
+            return rows
+        numbers = route_numbers(self._spec.routes, logs)
+        if rows.of is not None:
+            numbers = numbers[rows.of.to_numpy(zero_copy_only=False)]
+        return replace(rows, tables=numbers) if numbers.any() else rows
 
     def _made(self, logs: pa.Table, keys: pa.Array, planned: Any) -> Rows:
         """The rows of logs that the pipeline's condition keeps."""

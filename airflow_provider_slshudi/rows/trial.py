@@ -29,6 +29,7 @@ class Fate:
         becomes: `row`, `filtered`, `quarantine`, `dropped` (no value for a record key), or `fails the batch`.
         columns: the row's values by column; none unless it becomes one.
         partition: the path of the row's partition; empty without one.
+        table: the name of the row's table, the pipeline's or a route's; empty unless it becomes one.
         misfits: a sentence for each value that does not fit.
     """
 
@@ -36,6 +37,7 @@ class Fate:
     columns: dict[str, Any] = field(default_factory=dict)
     partition: str = ""
     misfits: list[str] = field(default_factory=list)
+    table: str = ""
 
 
 def fates(pipeline: Pipeline, logs: Iterable[Mapping[str, Any]]) -> list[Fate]:
@@ -48,7 +50,8 @@ def fates(pipeline: Pipeline, logs: Iterable[Mapping[str, Any]]) -> list[Fate]:
     """
     spec = replace(RowSpec.of(pipeline, int(time.time())), shows=True)
     masks = Masks(spec.masks, HashKey(pipeline.mask_key or "", Secret("0" * 32))) if spec.masks else None
-    return [_fate(spec, masks, table_of([log], spec.keys)) for log in logs]
+    tables = [pipeline.table.name, *(route.name for route in pipeline.routes)]
+    return [_fate(spec, masks, table_of([log], spec.keys), tables) for log in logs]
 
 
 def table_of(logs: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> pa.Table:
@@ -76,7 +79,7 @@ def _bytes(value: Any) -> bytes | None:
     return (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)).encode()
 
 
-def _fate(spec: RowSpec, masks: Masks | None, logs: pa.Table) -> Fate:
+def _fate(spec: RowSpec, masks: Masks | None, logs: pa.Table, tables: Sequence[str]) -> Fate:
     maker = RowMaker(spec, masks)
     try:
         rows = maker.rows(logs, 0)
@@ -94,4 +97,4 @@ def _fate(spec: RowSpec, masks: Masks | None, logs: pa.Table) -> Fate:
     path = ""
     if rows.partitions is not None and spec.partition is not None:
         path = partition_path(spec.partition.name, rows.partitions[0].as_py())
-    return Fate(ROW, columns, path, misfits)
+    return Fate(ROW, columns, path, misfits, tables[0 if rows.tables is None else int(rows.tables[0])])

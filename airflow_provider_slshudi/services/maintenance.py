@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from airflow_provider_slshudi.exceptions import ConfigError, ForeignWrite, TableError
-from airflow_provider_slshudi.handover.job_order import Verb
+from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
 from airflow_provider_slshudi.hudi import leftovers
+from airflow_provider_slshudi.hudi.beside import Beside, require_there, route_keys, tables_beside
 from airflow_provider_slshudi.hudi.layout import LAYOUT_1, PROPERTIES, Phase
-from airflow_provider_slshudi.hudi.quarantine import require_there, table_of
 from airflow_provider_slshudi.hudi.timeline import CHANGES, CleanPlan, Timeline
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.services.mirrors import release
@@ -48,7 +48,7 @@ class Archived:
 
 
 def clean(work: Work) -> Cleaned:
-    """Deletes replaced files that are older than the pipeline's file says to keep, in the quarantine too.
+    """Deletes replaced files that are older than the pipeline's file says to keep, in the tables beside too.
 
     Files stay that a snapshot has of a commit which a consumer has not confirmed, for as long as the consumer's `hold`.
 
@@ -59,11 +59,10 @@ def clean(work: Work) -> Cleaned:
     """
     register(work)
     done = _clean(work, fit, needed_by_consumers)
-    aside = aside_of(work)
-    if aside is None:
-        return done
-    more = _clean(aside, lambda _: True)
-    return Cleaned(done.instant or more.instant, done.files + more.files, done.bytes + more.bytes)
+    for beside in beside_of(work).values():
+        more = _clean(beside, lambda _: True)
+        done = Cleaned(done.instant or more.instant, done.files + more.files, done.bytes + more.bytes)
+    return done
 
 
 def needed_by_consumers(work: Work) -> str:
@@ -119,10 +118,10 @@ def archive(work: Work) -> Archived:
         _sweep(work)
         _run(work, lease, Verb.ARCHIVE, keep=needed_by_consumers(work))
         timeline = work.timeline()
-        aside = aside_of(work)
-        if aside is not None and _may_archive(aside, timeline):
-            _sweep(aside)
-            _run(aside, lease, Verb.ARCHIVE)
+        for beside in beside_of(work).values():
+            if _may_archive(beside, timeline):
+                _sweep(beside)
+                _run(beside, lease, Verb.ARCHIVE)
     commits = len(timeline.completed(*CHANGES))
     pending = (instant.time for instant in timeline.pending() if instant.action in _PENDING_WRITES)
     held = next(pending, None) if commits > work.pipeline.maintenance.max_commits else None
@@ -148,27 +147,29 @@ def _sweep(work: Work) -> None:
         )
 
 
-def aside_of(work: Work) -> Work | None:
-    """The work on the pipeline's quarantine; None where there is none.
+def beside_of(work: Work) -> dict[str, Work]:
+    """The work on each of the pipeline's tables beside that there is, by what messages call it.
 
     Raises:
-        TimelineUnreadable: a quarantine was made here and is gone.
+        TimelineUnreadable: one was made and is gone.
     """
-    aside = replace(work, pipeline=table_of(work.pipeline))
-    require_there(work.storage, aside.storage)
-    return aside if aside.storage.exists(PROPERTIES) else None
+    tables = tables_beside(work.pipeline)
+    for table in tables:
+        require_there(table)
+    return {
+        table.called: replace(work, pipeline=table.pipeline) for table in tables if table.storage.exists(PROPERTIES)
+    }
 
 
 def tables_of(work: Work) -> list[Work]:
-    """Work on the table, and on its quarantine where there is one; raises as `aside_of`."""
-    beside = aside_of(work)
-    return [work] if beside is None else [work, beside]
+    """Work on the table, and on those beside that there are; raises as `beside_of`."""
+    return [work, *beside_of(work).values()]
 
 
 def _may_archive(aside: Work, main: Timeline) -> bool:
-    """Whether the quarantine has commits, and no batch can still add one that is older than its newest.
+    """Whether the table beside has commits, and no batch can still add one that is older than its newest.
 
-    A pending instant of the main table may yet come to the quarantine's timeline, which does not show it before.
+    A pending instant of the main table may yet come to its timeline, which does not show it before.
     """
     commits = [instant.time for instant in Timeline.load(aside.storage).completed(*CHANGES)]
     return bool(commits) and all(instant.time > commits[-1] for instant in main.pending())
@@ -241,7 +242,7 @@ def _completed(timeline: Timeline) -> set[str]:
 
 
 def sync(work: Work) -> None:
-    """Brings the catalog's entry for the table up to the table's newest commit.
+    """Brings the catalog's entries for the table and the routes' tables up to their newest commits.
 
     Raises:
         ConfigError: the pipeline's file names no catalog.
@@ -253,3 +254,7 @@ def sync(work: Work) -> None:
             f"pipeline {pipeline.name} names no `catalog` to tell of its table", source=pipeline.name, field="catalog"
         )
     work.launcher.run(Verb.SYNC, work.order(), {})
+    for key in route_keys(pipeline):
+        table = Beside(key, pipeline)
+        if table.storage.exists(PROPERTIES):
+            work.launcher.run(Verb.SYNC, JobOrder.of(table.pipeline), {})

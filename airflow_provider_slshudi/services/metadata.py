@@ -20,14 +20,14 @@ from airflow_provider_slshudi.handover.findings import (
 from airflow_provider_slshudi.handover.job_order import Verb
 from airflow_provider_slshudi.hudi.statistics import Indexes
 from airflow_provider_slshudi.ledger.lease import Lease
-from airflow_provider_slshudi.services.maintenance import aside_of, require_table, tables_of
+from airflow_provider_slshudi.services.maintenance import beside_of, require_table, tables_of
 from airflow_provider_slshudi.system.points import Point, reach
 from airflow_provider_slshudi.transaction.context import Work
 from airflow_provider_slshudi.transaction.settle import register
 
 
 def check_metadata(work: Work) -> Comparison:
-    """Compares the metadata tables of the table and of its quarantine with the files on storage.
+    """Compares the metadata tables of the table and of those beside it with the files on storage.
 
     Raises:
         LeaseHeld, TimelineUnreadable, LedgerUnavailable, JobFailed: try again later.
@@ -35,13 +35,13 @@ def check_metadata(work: Work) -> Comparison:
         TableError: there is no table.
     """
     with _decided(work) as lease:
-        return _with_quarantine([compared_metadata(each, lease) for each in tables_of(work)])
+        return _joined(work, [compared_metadata(each, lease) for each in tables_of(work)])
 
 
 def rebuild_metadata(
     work: Work, only_damaged: bool = False, found_by: Named = NOTHING
 ) -> tuple[Comparison, Comparison]:
-    """Makes the metadata tables of the table and of its quarantine anew; raises as `check`.
+    """Makes the metadata tables of the table and of those beside it anew; raises as `check`.
 
     With `only_damaged` it leaves undamaged ones alone. Returns the comparisons before and after. `found_by` are
     findings that it mends on the way.
@@ -53,10 +53,10 @@ def rebuild_metadata(
             committed, and a new one would show them to every reader.
     """
     with _decided(work) as lease:
-        # The quarantine's first: the table's drivers wait until their times are later than those in it.
+        # Those beside first: the table's drivers wait until their times are later than those in it.
         comparisons = [rebuilt_metadata(each, lease, only_damaged, found_by) for each in reversed(tables_of(work))]
     before, after = zip(*reversed(comparisons), strict=True)
-    return _with_quarantine(before), _with_quarantine(after)
+    return _joined(work, before), _joined(work, after)
 
 
 def rebuilt_metadata(
@@ -87,9 +87,12 @@ def rebuilt_metadata(
     return before, after
 
 
-def _with_quarantine(found: Sequence[Comparison]) -> Comparison:
-    first, *rest = found
-    return first.with_quarantine(rest[0]) if rest else first
+def _joined(work: Work, found: Sequence[Comparison]) -> Comparison:
+    """One comparison of the table's, which comes first, and those of the tables beside."""
+    joined, *rest = found
+    for called, other in zip(beside_of(work) if rest else (), rest, strict=True):
+        joined = joined.joined(called, other)
+    return joined
 
 
 def _refuse_unknown(work: Work, found: Comparison) -> None:
@@ -169,20 +172,17 @@ def _found(work: Work) -> Iterator[tuple[Named, Findings]]:
         raise TableError(f"{work.storage.uri}: the job that looks left no findings", table=work.storage.uri)
     try:
         findings, digest = answer
-        yield Named(id_, digest), _with_quarantines_indexes(work, findings)
+        yield Named(id_, digest), _with_indexes_beside(work, findings)
     finally:
         forget_findings(work.storage, id_)
 
 
-def _with_quarantines_indexes(work: Work, found: Findings) -> Findings:
-    """Adds the faults of the quarantine's indexes: a batch with misfits commits there, too."""
-    aside = aside_of(work)
-    if aside is None:
-        return found
-    indexes = Indexes.of(aside.storage)
-    hiding = [name for name in indexes.bounded if name not in aside.pipeline.bounded]
-    return replace(
-        found,
-        foreign=(*found.foreign, *(f"quarantine: {name}" for name in indexes.foreign)),
-        hiding=(*found.hiding, *(f"quarantine: {name}" for name in hiding)),
-    )
+def _with_indexes_beside(work: Work, found: Findings) -> Findings:
+    """Adds the faults of the indexes of tables beside: batches commit there, too."""
+    foreign, all_hiding = list(found.foreign), list(found.hiding)
+    for called, beside in beside_of(work).items():
+        indexes = Indexes.of(beside.storage)
+        hiding = [name for name in indexes.bounded if name not in beside.pipeline.bounded]
+        foreign += [f"{called}: {name}" for name in indexes.foreign]
+        all_hiding += [f"{called}: {name}" for name in hiding]
+    return replace(found, foreign=tuple(foreign), hiding=tuple(all_hiding))

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from airflow_provider_slshudi.exceptions import ConfigError, ReplayUnderWay, TableError
+from airflow_provider_slshudi.handover.batch_files import QUARANTINE, ROUTE
 from airflow_provider_slshudi.handover.job_order import Verb
 from airflow_provider_slshudi.handover.verification_report import (
     Findings,
@@ -24,7 +25,7 @@ from airflow_provider_slshudi.ledger.records import LIVE, Audit, RecordedRange, 
 from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.transaction.context import Work
 from airflow_provider_slshudi.transaction.evidence import check_table_against_ledger
-from airflow_provider_slshudi.transaction.quarantine import Quarantine
+from airflow_provider_slshudi.transaction.tables import TransactionTables
 
 _COUNTS = ("recorded", "rows", "missing", "doubled", "foreign")
 _OF_SERVICE = ("compared", "not_comparable", "lacking", "strange")
@@ -44,8 +45,8 @@ class Counts:
         compared: log groups that were compared with the service; None, like the next three, where it was not asked.
         not_comparable: log groups that the service no longer holds, of which nothing is known.
         lacking: logs that the service has and the table has not.
-        strange: rows whose log group the service has, but without such a log, or with one that the batch's condition
-            leaves out.
+        strange: rows whose log group the service has, but without such a log, or with one that the batch's conditions
+            leave out or send into another table.
         filtered: logs that the ledger recorded as left out by the pipeline's condition; None where there are none.
         unbalanced: how far that differs from what the condition leaves out of the logs that the service has, of ranges
             that it still has whole; None where it was not asked or no batch had a condition.
@@ -302,7 +303,7 @@ def verify(work: Work, source: bool = False) -> Proof:
     timeline = work.timeline()
     as_of = max((item.completion or "" for item in timeline), default="")
     completed = {item.time for item in timeline if item.phase is Phase.COMPLETED}
-    pending, aside_at = _quarantine(work, completed)
+    pending, aside_at, routes = _beside(work, completed)
     recorded = work.ledger.recorded(work.pipeline.name)
     # A batch that the ledger calls committed is decided, also where the quarantine says otherwise.
     decided = {item.instant for item in recorded if item.state is State.COMMITTED}
@@ -316,6 +317,7 @@ def verify(work: Work, source: bool = False) -> Proof:
         as_of,
         [(item.range.shard, item.range.begin, item.range.end, item.instant) for item in recorded],
         quarantine=aside_at,
+        routes=routes,
         undecided=undecided,
         replays=[str(item.instant) for item in replays],
     )
@@ -339,17 +341,22 @@ def verify(work: Work, source: bool = False) -> Proof:
     return prove(as_of, recorded, findings, source, aside_at is not None, work.ledger.audit(work.pipeline.name))
 
 
-def _quarantine(work: Work, completed: set[str]) -> tuple[list[str], str | None]:
-    """The instants that are committed in the main table alone, and where the quarantine is; None where there is none.
+def _beside(work: Work, completed: set[str]) -> tuple[list[str], str | None, dict[str, str]]:
+    """The instants that are not committed in every table, where the quarantine is (None: there is none), and where the
+    tables of routes are, by the routes' names.
 
-    These are the instants that the main table's timeline, read before, has completed and the quarantine has pending.
-    Raises TimelineUnreadable where the quarantine is not where it was made.
+    These are the instants that the main table's timeline, read before, has completed and a table beside has pending.
+    Raises TimelineUnreadable where a table beside is not where it was made.
     """
-    Quarantine(work).require_known()
-    path, timeline = work.pipeline.quarantine_path, Quarantine(work).timeline()
-    pending = {item.time for item in timeline.pending()} | set(timeline.rolling_back)
-    has_any = any(item.phase is Phase.COMPLETED for item in timeline)
-    return sorted(pending & completed), path if has_any else None
+    pending, paths = set[str](), dict[str, str]()
+    for table in TransactionTables.of(work).beside:
+        table.require_known()
+        timeline = table.timeline()
+        pending |= {item.time for item in timeline.pending()} | set(timeline.rolling_back)
+        if any(item.phase is Phase.COMPLETED for item in timeline):
+            paths[table.key] = table.path
+    routes = {key.removeprefix(ROUTE): path for key, path in paths.items() if key != QUARANTINE}
+    return sorted(pending & completed), paths.get(QUARANTINE), routes
 
 
 def _replays(work: Work) -> list[Transaction]:

@@ -10,9 +10,9 @@ from airflow_provider_slshudi.exceptions import BatchUnderWay, ConfigError, Tabl
 from airflow_provider_slshudi.handover import fencing
 from airflow_provider_slshudi.handover.job_order import Verb
 from airflow_provider_slshudi.hudi import moving, properties
+from airflow_provider_slshudi.hudi.beside import tables_beside
 from airflow_provider_slshudi.hudi.layout import METADATA_FOLDER, PROPERTIES
 from airflow_provider_slshudi.hudi.properties import VERSION
-from airflow_provider_slshudi.hudi.quarantine import table_of
 from airflow_provider_slshudi.hudi.statistics import PARTITIONS
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.services.maintenance import fit, require_table, tables_of
@@ -88,8 +88,8 @@ def change(work: Work, to: int) -> None:
 def _put_back_what_was_cut_off(work: Work) -> None:
     """Undoes a change that was cut off while Hudi moved the timeline, of the table and of its quarantine."""
     with work.lease() as lease:
-        # Not by `aside_of`: properties that are cut off are settle's.
-        for each in (work, replace(work, pipeline=table_of(work.pipeline))):
+        # Not by `tables_of`: properties that are cut off are settle's.
+        for each in (work, *(replace(work, pipeline=table.pipeline) for table in tables_beside(work.pipeline))):
             if moving.is_cut_off(each.storage):
                 # Who moved it may stand still; a claim does not stop Hudi within its steps.
                 end_stopped()

@@ -85,6 +85,12 @@ class Inputs:
             true = true | failed
         return None if true.all() else true
 
+    def met(self, condition: Tree) -> Mask:
+        """The logs for which a condition is true and can be computed."""
+        values, failed = self._evaluation.array(condition, pa.bool_())
+        true: Mask = pc.fill_null(values, False).to_numpy(zero_copy_only=False)
+        return true if failed is None else true & ~failed
+
     def _of_log(self, spec: ColumnSpec) -> Input:
         source = before = as_binary(self._logs[spec.key])
         inputs = before

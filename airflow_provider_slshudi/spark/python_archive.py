@@ -46,11 +46,12 @@ DISTRIBUTIONS = (
     "pydantic",
     "pydantic-core",
     "pyyaml",
+    "sqlglot",
     "typing-extensions",
     "typing-inspection",
     "urllib3",
 )
-"""What tasks import, by its name on the package index."""
+"""What drivers in cluster mode and tasks import, by its name on the package index."""
 OPTIONAL = ("hdfs-native", "slshudi-native")
 # What no module imports: tests, and what compilers want.
 _LEFT_OUT_FOLDERS = {"tests", "include", "__pycache__"}

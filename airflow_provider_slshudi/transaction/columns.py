@@ -9,6 +9,7 @@ from airflow_provider_slshudi.exceptions import ColumnMismatch
 from airflow_provider_slshudi.handover import batch_files
 from airflow_provider_slshudi.handover.batch_files import Attempt
 from airflow_provider_slshudi.hudi import evolution
+from airflow_provider_slshudi.hudi.beside import Beside, route_keys
 from airflow_provider_slshudi.hudi.schema import avro_schema
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.records import Transaction
@@ -34,6 +35,8 @@ def require_fit(work: Work, timeline: Timeline | None = None) -> list[evolution.
         ColumnMismatch: the table's columns cannot become the pipeline's; names each with both types.
     """
     column_changes = evolution.require_fit(work.storage, timeline or work.timeline(), work.pipeline)
+    for table in (Beside(key, work.pipeline) for key in route_keys(work.pipeline)):
+        evolution.require_fit(table.storage, Timeline.load(table.storage), table.pipeline)
     for change in column_changes:
         if change.kind is not evolution.Kind.DROPPED:
             types = " -> ".join(filter(None, (change.there, change.wanted)))
@@ -53,11 +56,19 @@ def promise(work: Work, transaction: Transaction) -> str:
     instant = transaction.instant or ""
     attempt = Attempt(work.storage, transaction.id, instant, transaction.token)
     order = attempt.order(transaction.order_digest)
-    timeline = work.timeline()
-    now = evolution.schema_of_now(work.storage, timeline)
     pipeline = Pipeline.model_validate(work.planned(order))
+    for key in route_keys(pipeline):
+        table = Beside(key, pipeline)
+        if why := _promise(table.storage, Timeline.load(table.storage), table.pipeline, instant):
+            return why
+    return _promise(work.storage, work.timeline(), pipeline, instant)
+
+
+def _promise(storage: Storage, timeline: Timeline, pipeline: Pipeline, instant: str) -> str:
+    """As `promise`, of one table."""
+    now = evolution.schema_of_now(storage, timeline)
     try:
-        schema = evolution.schema_to_commit(work.storage, timeline, pipeline)
+        schema = evolution.schema_to_commit(storage, timeline, pipeline)
     except ColumnMismatch as error:
         return f"another batch changed the same columns while it ran ({error})"
     if schema is None or evolution.shows(now, avro_schema(pipeline)):
@@ -67,5 +78,5 @@ def promise(work: Work, transaction: Transaction) -> str:
             f"commit {now.instant} began later but completed first, with an older version of the pipeline's file, and "
             "lacks columns of this batch"
         )
-    batch_files.write_schema(work.storage, instant, schema)
+    batch_files.write_schema(storage, instant, schema)
     return ""

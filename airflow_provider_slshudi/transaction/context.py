@@ -137,11 +137,10 @@ class Work:
         """Refuses another user's table. Call it before anything is written, also to the ledger.
 
         Raises:
-            TableDenied: the table, or its quarantine, is another user's, who could not change what this one writes.
+            TableDenied: the table, or one beside it, is another user's, who could not change what this one writes.
         """
-        self.storage.require_owner()
-        if self.pipeline.quarantines:
-            Storage(self.pipeline.quarantine_path).require_owner()
+        for path in self.pipeline.table_paths:
+            Storage(path).require_owner()
 
     def require_clock(self) -> None:
         """Refuses a clock that is far ahead. Call it before drivers put this machine's times on timelines.

@@ -42,8 +42,9 @@ WHAT_IS_THERE = "reads what is there"
 def require_files(work: Work, manifest: Manifest) -> None:
     """Refuses a batch of too many files: it could never be committed, and a recorded batch is not thrown away."""
     partition = work.pipeline.table.partition
-    if len(manifest.stats) > MOST_FILES:
-        raise TooManyFiles(manifest.instant, len(manifest.stats), MOST_FILES, partition.column if partition else "")
+    count = len(manifest.stats) + sum(map(len, manifest.routed.values()))
+    if count > MOST_FILES:
+        raise TooManyFiles(manifest.instant, count, MOST_FILES, partition.column if partition else "")
 
 
 def totals_of(work: Work, transaction: Transaction, manifest: Manifest) -> list[RangeTotals]:
@@ -60,7 +61,7 @@ def totals_of(work: Work, transaction: Transaction, manifest: Manifest) -> list[
             transaction,
             f"it is of {manifest.transaction}, token {manifest.token}, instant {manifest.instant}, not of {identity}",
         )
-    written = batch_files.rows_of(manifest.stats)
+    written = batch_files.rows_of(manifest.stats) + sum(manifest.rows_by_route.values())
     if manifest.merged is not None:
         if manifest.merged + manifest.dropped != manifest.rows:
             what = f"{manifest.merged} were merged and {manifest.dropped} dropped"
@@ -70,7 +71,7 @@ def totals_of(work: Work, transaction: Transaction, manifest: Manifest) -> list[
         raise refused(
             work, transaction, f"{manifest.rows + manifest.taken} rows were read, but files hold {written}{aside}"
         )
-    for stats in (manifest.stats, manifest.quarantine or []):
+    for stats in (manifest.stats, *manifest.beside.values()):
         paths = [stat["path"] for stat in stats]
         if len(set(paths)) != len(paths):
             raise refused(work, transaction, "a file is listed twice")

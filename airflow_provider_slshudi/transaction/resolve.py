@@ -91,7 +91,7 @@ def resolve(work: Work, transaction: Transaction, lease: Lease, timeline: Timeli
         case Decision.RECOMMIT:
             _commit(work, transaction, lease, batch)
         case Decision.MARK_COMMITTED:
-            if TransactionTables.of(work).unsettled(transaction) is None:
+            if TransactionTables.of(work, transaction.instant).unsettled(transaction) is None:
                 _keep(work, transaction)
                 _committed(work, transaction, evidence, timeline)
             else:
@@ -146,7 +146,7 @@ def roll_back(work: Work, lease: Lease, instant: str, id_: str, token: int = 0) 
     Raises:
         TableError: the instant is still pending.
     """
-    tables = TransactionTables.of(work)
+    tables = TransactionTables.of(work, instant)
     tables.fence(instant)
     reach(Point.SETTLE_FENCED)
     with tables.swept(instant):
@@ -176,7 +176,7 @@ def abort(
         reason: for its history.
         is_rolled_back: whether its instant was rolled back just now.
     """
-    tables = TransactionTables.of(work)
+    tables = TransactionTables.of(work, seen.instant)
     uploads = not is_rolled_back and seen.instant is not None and _may_upload(work, seen.instant)
     if seen.instant is not None and (uploads or tables.is_pending_beside(seen.instant)):
         # Another client rolled back the main table's instant, and did not know of those beside it, nor of uploads.
@@ -221,7 +221,7 @@ def _commit(work: Work, transaction: Transaction, lease: Lease, batch: BatchOrde
             table=work.storage.uri,
             instant=transaction.instant,
         )
-    if (unsettled := TransactionTables.of(work).unsettled(transaction)) is not None:
+    if (unsettled := TransactionTables.of(work, transaction.instant).unsettled(transaction)) is not None:
         raise CommitStateUnknown(
             f"instant {transaction.instant} is committed in the table, but not yet in {unsettled} beside "
             "it; the next settle commits it there",
@@ -245,7 +245,7 @@ def _commit_order(work: Work, transaction: Transaction, batch: BatchOrder | None
     batch = batch or attempt.order(transaction.order_digest)
     totals = {item.range: item for item in work.ledger.totals(transaction.id)}
     counted_ranges = ((item, totals.get(item)) for item in work.ledger.ranges(transaction.id))
-    quarantined = recorded.get("quarantined")
+    quarantined, routed = recorded.get("quarantined"), recorded.get("routed")
     extra = extra_of(
         transaction.id,
         transaction.pipeline,
@@ -256,6 +256,7 @@ def _commit_order(work: Work, transaction: Transaction, batch: BatchOrder | None
             for item, total in counted_ranges
         ),
         None if quarantined is None else (quarantined, recorded["digest"]),
+        None if routed is None else (routed, recorded["digest"]),
         transaction.filter,
     )
     extra_digest = attempt.leave_extra(extra)
@@ -269,7 +270,7 @@ def _may_upload(work: Work, instant: str) -> bool:
 
     Told by what stays until the transaction is aborted: a job that failed is begun again.
     """
-    stored = not all(storage.renames for storage in TransactionTables.of(work).storages(instant))
+    stored = not all(storage.renames for storage in TransactionTables.of(work, instant).storages(instant))
     return stored and batch_files.read_owner(work.storage, instant) is not None
 
 
@@ -303,7 +304,7 @@ def _overtaken(work: Work, timeline: Timeline, instant: str) -> str | None:
 
 def _keep(work: Work, transaction: Transaction) -> None:
     """Puts completions on the disk whose driver may have died before it did."""
-    for storage in TransactionTables.of(work).written(transaction):
+    for storage in TransactionTables.of(work, transaction.instant).written(transaction):
         storage.sync()
 
 

@@ -183,12 +183,14 @@ def record(work: Work, id_: str, token: int) -> Transaction:
                 raise refused(work, transaction, why)
             reach(Point.RECORD_CHECKED)
             # The ledger has the ranges already, and the digest vouches for the list of files.
-            facts = {"token": token, "digest": digest, "files": len(manifest.stats)}
-            facts |= {"stored": sum(stat["fileSizeInBytes"] for stat in manifest.stats)}
+            written = [*manifest.stats, *(stat for stats in manifest.routed.values() for stat in stats)]
+            facts = {"token": token, "digest": digest, "files": len(written)}
+            facts |= {"stored": sum(stat["fileSizeInBytes"] for stat in written)}
             facts |= {"misfits": manifest.misfits, "seconds": manifest.seconds, "warnings": warned}
             facts |= {"unfit": manifest.unfit, "examples": manifest.examples, "dropped": manifest.dropped}
             facts |= {"spent": None if manifest.spent is None else asdict(manifest.spent)}
             facts |= {"quarantined": None if manifest.quarantine is None else manifest.quarantined}
+            facts |= {"routed": manifest.rows_by_route} if manifest.routed else {}
             if transaction.kind is Kind.REPLAY:
                 facts |= {"moved": manifest.taken - manifest.quarantined, "left": manifest.left}
             facts |= {} if manifest.filter is None else {"filtered": manifest.filtered}

@@ -11,15 +11,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.handover import batch_files, fencing
+from airflow_provider_slshudi.handover.batch_files import QUARANTINE
 from airflow_provider_slshudi.hudi import leftovers
-from airflow_provider_slshudi.hudi.quarantine import Place
+from airflow_provider_slshudi.hudi.beside import Place, route_keys
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.records import Transaction
 from airflow_provider_slshudi.storage.files import Storage
 from airflow_provider_slshudi.transaction import timeline_view
+from airflow_provider_slshudi.transaction.beside import Look, TableBeside
 from airflow_provider_slshudi.transaction.context import Work
-from airflow_provider_slshudi.transaction.quarantine import Look, Quarantine
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,21 @@ class TransactionTables:
     """The main table of a pipeline and the tables beside it, for questions and acts that concern all of them."""
 
     work: Work
-    beside: Sequence[Quarantine]
+    beside: Sequence[TableBeside]
 
     @classmethod
-    def of(cls, work: Work) -> TransactionTables:
-        """The tables of a pipeline's transactions."""
-        return cls(work, (Quarantine(work),))
+    def of(cls, work: Work, instant: str | None = None) -> TransactionTables:
+        """The tables of a pipeline's transactions.
+
+        Args:
+            work: the pipeline's.
+            instant: of a batch that is decided: tables count, too, that it was opened with and the file has no more.
+        """
+        keys = (QUARANTINE, *route_keys(work.pipeline))
+        owner = batch_files.read_owner(work.storage, instant) if instant else None
+        former = {} if owner is None else {key: path for key, path in owner.beside.items() if key not in keys}
+        tables = [TableBeside(work, key) for key in keys]
+        return cls(work, (*tables, *(TableBeside(work, key, path) for key, path in former.items())))
 
     def storages(self, instant: str | None = None) -> list[Storage]:
         """The storage of each table; with `instant`, those that the instant was opened with."""
@@ -116,8 +126,8 @@ class TransactionTables:
         # A completion that was cut off after Hudi had deleted the markers: only the manifest still names the files.
         written = batch_files.written(self.work.storage, instant)
         with ExitStack() as stack:
-            for storage, files in zip(self.storages(instant), written, strict=True):
-                stack.enter_context(leftovers.swept(storage, instant, files))
+            for key, storage in zip(("", *(table.key for table in self.beside)), self.storages(instant), strict=True):
+                stack.enter_context(leftovers.swept(storage, instant, written.get(key, [])))
             yield
 
     def is_pending_beside(self, instant: str) -> bool:
@@ -177,7 +187,7 @@ class TransactionTables:
             table.require_known()
 
     def require_whole(self, commits: Iterable[tuple[str, Mapping[str, str]]]) -> None:
-        """Checks that each table beside has its parts of the main table's commits, see `Quarantine.require_whole`."""
+        """Checks that each table beside has its parts of the main table's commits, see `TableBeside.require_whole`."""
         listed = list(commits)
         for table in self.beside:
             table.require_whole(listed)

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from itertools import pairwise
 from typing import Any
 
+from airflow_provider_slshudi.handover.batch_files import QUARANTINE
 from airflow_provider_slshudi.ledger.ledger import Ledger
 from airflow_provider_slshudi.ledger.records import Event, Past, RangeTotals, State, Transaction
 from airflow_provider_slshudi.planning.ranges import Range
@@ -75,7 +76,10 @@ class Misfits:
 
 @dataclass(frozen=True)
 class TransactionView:
-    """All that the ledger has of a transaction; `totals` by range, without ranges that were not read (yet)."""
+    """All that the ledger has of a transaction; `totals` by range, without ranges that were not read (yet).
+
+    `tables` are the rows of each table by its key, where the pipeline has routes.
+    """
 
     batch: BatchView
     sides: Sides
@@ -84,6 +88,21 @@ class TransactionView:
     events: list[tuple[Event, str]]
     decisions: list[Decided]
     facts: Mapping[str, Any]
+    tables: Mapping[str, int]
+
+
+MAIN = "main"
+
+
+def tables_of(transaction: Transaction) -> dict[str, int]:
+    """The rows that a batch wrote into each table, MAIN, QUARANTINE or a route's key; empty without routes."""
+    facts = transaction.manifest or {}
+    routed: Mapping[str, int] = facts.get("routed") or {}
+    if not routed:
+        return {}
+    aside = int(facts.get("quarantined") or 0)
+    all_rows = int(facts["moved"]) if "moved" in facts else transaction.rows - aside
+    return {MAIN: all_rows - sum(routed.values()), **routed, **({QUARANTINE: aside} if aside else {})}
 
 
 def batches(past: Iterable[Past]) -> list[BatchView]:
@@ -122,6 +141,7 @@ def transaction(ledger: Ledger, id_: str) -> TransactionView:
         event_texts,
         decisions(events),
         batch.manifest or {},
+        tables_of(batch),
     )
 
 

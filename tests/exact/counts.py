@@ -1,6 +1,7 @@
 """What tables and their ledger hold once everything is decided, by readers that know nothing of the protocol.
 
-A pipeline's tables are the main one and, where logs that do not fit go there, the quarantine.
+A pipeline's tables are the main one, those of routes (`tests.pipelines.FIFTHS`) and, where logs that do not fit go
+there, the quarantine.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from airflow_provider_slshudi.storage.files import Storage
 from airflow_provider_slshudi.storage.objectstore import hadoop_path, is_stored
 from airflow_provider_slshudi.transaction.context import Work
 from tests.exact.outcome import Outcome, compared
+from tests.pipelines import fifth_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,6 +54,7 @@ def count(work: Work, logs: int, spark: SparkSession | None = None) -> Outcome:
     names = {f"event-{number}" for number in range(logs)}
     outcome = count_events(work, names, spark)
     outcome.wrong += ledger_faults(work)
+    outcome.wrong += route_faults(work)
     for table in tables(work):
         outcome.wrong += [f"{table.uri}: {fault}" for fault in (*timeline_faults(table), *file_faults(table))]
     return outcome
@@ -79,9 +82,26 @@ def count_events(
 
 
 def tables(work: Work) -> list[Storage]:
-    """The main table, and the quarantine if there is one."""
+    """The main table, those of routes, and the quarantine if there is one."""
     aside = Storage(work.pipeline.quarantine_path)
-    return [work.storage, *([aside] if aside.exists(".hoodie/hoodie.properties") else [])]
+    return [*sorted_tables(work), *([aside] if aside.exists(".hoodie/hoodie.properties") else [])]
+
+
+def sorted_tables(work: Work) -> list[Storage]:
+    """The main table, and those of routes that there are."""
+    routes = [Storage(work.pipeline.path_of(route)) for route in work.pipeline.routes]
+    return [work.storage, *(table for table in routes if table.exists(".hoodie/hoodie.properties"))]
+
+
+def route_faults(work: Work) -> list[str]:
+    """Events that are in another table than their route's."""
+    if not work.pipeline.routes:
+        return []
+    rows = [
+        (place, event) for place, table in enumerate(sorted_tables(work)) for (event,) in rows_of(table, "event_id")
+    ]
+    wrong = [f"{event} in table {place}" for place, event in rows if fifth_of(event) != place]
+    return [f"{len(wrong)} events in the wrong table: {', '.join(wrong[:5])}"] if wrong else []
 
 
 def completed_files(table: Storage) -> dict[str, int]:
@@ -178,9 +198,10 @@ def events(work: Work) -> list[str]:
 
 def keyed_events(work: Work, read: Reader) -> Iterator[tuple[str, str]]:
     """Key and `event_id` of each row: a column of the main table, among the contents of a log in the quarantine."""
-    main, *aside = tables(work)
-    yield from read(main, _KEY, "event_id")
-    for key, contents in (row for table in aside for row in read(table, _KEY, "contents")):
+    ours = sorted_tables(work)
+    for table in ours:
+        yield from read(table, _KEY, "event_id")
+    for key, contents in (row for table in tables(work)[len(ours) :] for row in read(table, _KEY, "contents")):
         yield key, next(bytes(pair["value"]).decode() for pair in contents if bytes(pair["key"]) == b"event_id")
 
 

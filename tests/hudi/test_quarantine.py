@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_slshudi.hudi.beside import is_completed, is_pending, may_complete
 from airflow_provider_slshudi.hudi.layout import FOLDER
-from airflow_provider_slshudi.hudi.quarantine import is_completed, is_pending, may_complete
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.storage.files import Storage
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.hudi.quarantine import table_of
+from airflow_provider_slshudi.hudi.beside import table_of
 from airflow_provider_slshudi.services.mirrors import release
 from tests.mirror.conftest import TABLE, Mirrored
 from tests.mirror.test_follow import rows

@@ -13,13 +13,13 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from airflow_provider_slshudi.handover import fencing
 from airflow_provider_slshudi.hudi import leftovers
-from airflow_provider_slshudi.hudi.client import quarantine as table_quarantine
+from airflow_provider_slshudi.hudi.client import beside as table_beside
 from airflow_provider_slshudi.hudi.client import uploads
 from airflow_provider_slshudi.ledger.records import State
 from airflow_provider_slshudi.spark.driver import verbs
 from airflow_provider_slshudi.transaction import context, decisions, resolve
+from airflow_provider_slshudi.transaction.beside import TableBeside
 from airflow_provider_slshudi.transaction.decisions import Decision, InstantState
-from airflow_provider_slshudi.transaction.quarantine import Quarantine
 from tests.model.actors import Actor
 from tests.model.interleavings import Case, is_at, until
 from tests.model.invariants import Broken, Invariants
@@ -104,13 +104,13 @@ def wrong_decision(world: World) -> None:
 
 def quarantine_is_forgotten(world: World) -> None:
     """What the main table has is taken for all."""
-    world.patch.setattr(Quarantine, "is_settled", lambda *_: True)
+    world.patch.setattr(TableBeside, "is_settled", lambda *_: True)
 
 
 def quarantine_stays(world: World) -> None:
     """Only the main table's instant is rolled back."""
-    world.patch.setattr(table_quarantine, "roll_back", lambda *_: None)
-    world.patch.setattr(Quarantine, "is_pending", lambda *_: False)
+    world.patch.setattr(table_beside, "roll_back", lambda *_: None)
+    world.patch.setattr(TableBeside, "is_pending", lambda *_: False)
 
 
 def no_token(world: World) -> None:

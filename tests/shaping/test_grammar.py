@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
-from airflow_provider_slshudi.hudi.quarantine import table_of
+from airflow_provider_slshudi.hudi.beside import table_of
 from airflow_provider_slshudi.shaping.grammar import parse
 from tests.pipelines import ad_events, customers
 

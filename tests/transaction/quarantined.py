@@ -19,7 +19,8 @@ def rows_of(uri: str) -> list[dict[str, Any]]:
     """A table's rows as hudi-rs reads it."""
     from hudi import HudiTableBuilder
 
-    found: list[dict[str, Any]] = pa.Table.from_batches(HudiTableBuilder.from_base_uri(uri).build().read()).to_pylist()
+    batches = HudiTableBuilder.from_base_uri(uri).build().read()
+    found: list[dict[str, Any]] = pa.Table.from_batches(batches).to_pylist() if batches else []
     return found
 
 

@@ -89,7 +89,7 @@ def test_a_rollback_whose_plan_was_cut_off_once_it_had_begun_is_done_anew(scenar
     work = pipeline.by("run-2")
     TransactionTables.of(work).fence(str(prepared.instant))
     # It had deleted a file.
-    (written,), _ = batch_files.written(work.storage, str(prepared.instant))
+    (written,) = batch_files.written(work.storage, str(prepared.instant))[""]
     Path(work.storage.full(written)).unlink()
     time = f"{int(str(prepared.instant)) + 1}.rollback"
     begun = [Path(work.storage.full(folder)) / f"{time}.{phase}" for phase in ("requested", "inflight")]

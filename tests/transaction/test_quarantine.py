@@ -27,6 +27,7 @@ from airflow_provider_slshudi.system.points import Point
 from airflow_provider_slshudi.transaction import steps
 from airflow_provider_slshudi.transaction.settle import settle
 from airflow_provider_slshudi.transaction.tables import TransactionTables
+from tests.pipelines import ad_events
 from tests.scenarios import DyingLauncher, Scenario
 from tests.transaction.quarantined import LOGS, aside, assert_each_once, changed, rows_of
 from tests.transaction.served import batches
@@ -126,7 +127,7 @@ def test_who_rolled_the_main_instant_back_leaves_the_quarantines_to_settle(
 
 
 def test_a_quarantined_batch_that_somebody_took_away_is_for_a_person(pipeline: Scenario, spark: SparkSession) -> None:
-    from airflow_provider_slshudi.hudi import quarantine
+    from airflow_provider_slshudi.hudi import beside as quarantine
     from airflow_provider_slshudi.hudi.client import commit
     from airflow_provider_slshudi.hudi.client.gateway import Gateway
 
@@ -146,7 +147,7 @@ def test_a_quarantined_batch_that_somebody_took_away_is_for_a_person(pipeline: S
 def test_of_a_committed_batch_whose_quarantined_logs_somebody_took_away_both_tables_are_to_be_restored(
     pipeline: Scenario, spark: SparkSession
 ) -> None:
-    from airflow_provider_slshudi.hudi import quarantine
+    from airflow_provider_slshudi.hudi import beside as quarantine
     from airflow_provider_slshudi.hudi.client import commit
     from airflow_provider_slshudi.hudi.client.gateway import Gateway
 
@@ -162,12 +163,14 @@ def test_of_a_committed_batch_whose_quarantined_logs_somebody_took_away_both_tab
 def test_an_instant_that_a_given_up_driver_left_in_the_quarantine_is_rolled_back(
     pipeline: Scenario, spark: SparkSession
 ) -> None:
-    from airflow_provider_slshudi.hudi.client import quarantine
+    from airflow_provider_slshudi.hudi.beside import Beside
+    from airflow_provider_slshudi.hudi.client import beside
     from airflow_provider_slshudi.hudi.client.gateway import Gateway
 
     opened = pipeline.open(pipeline.by("run-1"))
     settle(pipeline.by("run-2"), lambda run: True)
-    quarantine.open_instant(Gateway.of(spark.sparkContext), pipeline.work.pipeline, str(opened.instant))
+    table = Beside.quarantine(pipeline.work.pipeline)
+    beside.open_instant(Gateway.of(spark.sparkContext), table, str(opened.instant))
     assert aside(pipeline).pending()
     settle(pipeline.by("run-3"), lambda run: True)
     assert aside(pipeline).pending() == []
@@ -274,7 +277,7 @@ def test_former_quarantines_on_a_mount_are_asked_before_a_step_reads_them(
     asked: list[str] = []
     monkeypatch.setattr(Storage, "require_answer", lambda self, _: asked.append(self.uri))
     monkeypatch.setattr(Storage, "read", lambda *_: b"1 file:///mnt/former\nfile:///mnt/older")
-    work = Mock(storage=Storage(table), pipeline=Mock(quarantine_path=f"{table}_quarantine"))
+    work = Mock(storage=Storage(table), pipeline=ad_events(table))
     TransactionTables.of(work).require_answer(1.0)
     former = [] if table.startswith("s3a:") else ["file:///mnt/former", "file:///mnt/older"]
     assert asked[0] == table and sorted(asked[1:]) == sorted([*former, f"{table}_quarantine"])

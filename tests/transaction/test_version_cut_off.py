@@ -78,8 +78,7 @@ def test_a_quarantine_that_was_moved_in_part_is_put_back_too(scenario: Make) -> 
     pipeline = scenario(shards=1, misfits="quarantine")
     batches(pipeline, 2)
     change(pipeline.by("change"), 6)
-    aside = maintenance.aside_of(pipeline.work)
-    assert aside is not None
+    aside = maintenance.beside_of(pipeline.work)["quarantine"]
     moving.begin(aside.storage)
     [*_, last] = sorted(name for name in aside.storage.names(LAYOUT_1.folder) or [] if name.endswith(".commit"))
     aside.storage.delete(f"{LAYOUT_1.folder}/{last}")

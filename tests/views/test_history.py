@@ -91,3 +91,22 @@ def test_of_two_airflows_runs_with_the_same_ids_each_has_its_own_transaction(led
     }
     for name, id_ in begun.items():
         assert ledger.of_run("clicks", "clicks_tail", run, name) == ledger.get(id_)
+
+
+def test_the_rows_of_each_table_are_told_where_there_are_routes(ledger: Ledger) -> None:
+    registered(ledger, "clicks")
+    none = committed(ledger, "clicks", [Range(0, 0, 3)], "run-1")
+    assert history.transaction(ledger, none.id).tables == {}
+    for run, facts, expected in (
+        ("run-2", {"routed": {"route-a": 12, "route-b": 0}}, {"main": 8, "route-a": 12, "route-b": 0}),
+        (
+            "run-3",
+            {"routed": {"route-a": 12}, "quarantined": 5},
+            {"main": 3, "route-a": 12, "quarantine": 5},
+        ),
+    ):
+        item = Range(0, 10 * int(run[-1]), 10 * int(run[-1]) + 1)
+        batch = planned(ledger, "clicks", [item], run)
+        ledger.opened(batch.id, 1, run)
+        ledger.prepared(batch.id, 1, facts, [RangeTotals(item, 20, 1, 1, 2)])
+        assert history.transaction(ledger, batch.id).tables == expected

@@ -21,9 +21,9 @@ from typing import Any
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ClockBehind, TimelineUnreadable
 from airflow_provider_slshudi.hudi import properties
+from airflow_provider_slshudi.hudi.beside import is_known, places, tables_beside
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.layout import LAYOUT_1, LAYOUT_2, METADATA_FOLDER
-from airflow_provider_slshudi.hudi.quarantine import is_known, places
 from airflow_provider_slshudi.hudi.timeline import is_metadata_table
 from airflow_provider_slshudi.storage.files import Storage
 
@@ -64,15 +64,13 @@ class Newest:
 
 
 def tables_of(pipeline: Pipeline, but_for: str = "") -> list[Storage]:
-    """The tables that share a clock, existing or not: main table and quarantine, each with its metadata table.
+    """The tables that share a clock, existing or not: the main one and those beside, each with its metadata table.
 
-    A quarantine that was never made is left out. `but_for` leaves out one, by its path below the pipeline's table.
+    One beside that was never made is left out. `but_for` leaves out one, by its path below the pipeline's table.
     That may be the quarantine, see `quarantine.table_of`.
     """
-    tables = [Storage(pipeline.table.path)]
-    aside = Storage(pipeline.quarantine_path)
-    if is_known(pipeline, aside, places(tables[0])):
-        tables.append(aside)
+    beside = [table for table in tables_beside(pipeline) if is_known(table, places(table))]
+    tables = [Storage(pipeline.table.path), *(table.storage for table in beside)]
     names = [f"{storage.uri}/{within}".rstrip("/") for storage in tables for within in ("", METADATA_FOLDER)]
     left_out = f"{pipeline.table.path.rstrip('/')}/{but_for}" if but_for else None
     return [Storage(name) for name in names if name != left_out]

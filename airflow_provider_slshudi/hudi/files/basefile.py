@@ -7,7 +7,7 @@ markers name, and a commit deletes marked files that no write status lists. So a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ MOST_OF_TARGET = 1.4
 
 @dataclass
 class _Partition:
+    table: int
     path: str
     waiting: Waiting = field(default_factory=Waiting)
     file: BaseFile | None = None
@@ -42,7 +43,7 @@ class _Partition:
 
 
 class BaseFileWriter:
-    """Writes the rows of one task attempt into base files of one instant.
+    """Writes the rows of one task attempt into base files of one instant, of one table or several.
 
     Args:
         storage: the table's file system.
@@ -50,6 +51,7 @@ class BaseFileWriter:
         write_token: `{partition}-{stage}-{attempt}` of the Spark task, part of each file's name.
         target_bytes: the intended size of a file.
         still_wanted: raises ManifestError once another run decided about the instant.
+        beside: the file systems of further tables, whose rows share the memory with the table's.
 
     It holds `BUFFER_BYTES` of rows in memory, and half as many again while it puts them in order. It writes a row group
     once a partition has `ROW_GROUP_BYTES` of rows, and keeps at most `OPEN_FILES` files open. When memory is full and a
@@ -60,18 +62,24 @@ class BaseFileWriter:
     """
 
     def __init__(
-        self, storage: Storage, instant: str, write_token: str, target_bytes: int, still_wanted: Callable[[], None]
+        self,
+        storage: Storage,
+        instant: str,
+        write_token: str,
+        target_bytes: int,
+        still_wanted: Callable[[], None],
+        beside: Sequence[Storage] = (),
     ) -> None:
-        self._storage, self._instant, self._still_wanted = storage, instant, still_wanted
+        self._storages, self._instant, self._still_wanted = [storage, *beside], instant, still_wanted
         self._token, self._target = write_token, target_bytes
         self._row_group = min(ROW_GROUP_BYTES, max(1, target_bytes // 2))
-        self._partitions: dict[str, _Partition] = {}
+        self._partitions: dict[tuple[int, str], _Partition] = {}
         self._open = 0
         self._held = 0  # bytes that the buffered rows keep in memory
         self._spill = Spill()
         self._encodings = Encodings()
         self._files: list[BaseFile] = []
-        self._stats: list[dict[str, Any]] = []
+        self._stats: list[list[dict[str, Any]]] = [[] for _ in self._storages]
         self._rows = 0
         self._done: float | None = None
 
@@ -92,6 +100,7 @@ class BaseFileWriter:
         partition_name: str | None,
         partitions: pa.Array | None,
         done: float | None = None,
+        table: int = 0,
     ) -> None:
         """Appends rows.
 
@@ -102,6 +111,7 @@ class BaseFileWriter:
             partitions: the partition value of each row, dictionary-encoded strings.
             done: the share of the task's work that is done with these rows, 0 to 1. The writer foresees the sizes of
                 its open files from it. None if unknown.
+            table: whose rows they are: 0, or the number of a table beside, counted from 1.
 
         Raises:
             ManifestError: another run decided about the instant.
@@ -117,31 +127,37 @@ class BaseFileWriter:
         self._rows += rows.num_rows
         size = rows.nbytes
         self._held += size
+        # Rows of several tables are cut out of the same memory.
+        several = len(self._storages) > 1
         if partition_name is None or partitions is None:
-            self._append("", rows, size, shared=False)
+            self._append(table, "", rows, size, shared=several)
         else:
             each, parts = size / rows.num_rows, _split(rows, partitions)
             for value, part in parts:
                 path = partition_path(partition_name, value)
-                self._append(path, part, math.ceil(part.num_rows * each), shared=len(parts) > 1)
+                self._append(table, path, part, math.ceil(part.num_rows * each), shared=several or len(parts) > 1)
         if self._held >= BUFFER_BYTES:
             self._make_room()
 
     def close(self) -> list[dict[str, Any]]:
-        """Finishes every file; returns one write stat per file, as Hudi's HoodieWriteStat. Raises as `write`."""
+        """Finishes every file; returns one write stat per file of the first table. Raises as `write`."""
+        return self.close_all()[0]
+
+    def close_all(self) -> list[list[dict[str, Any]]]:
+        """Finishes every file; returns for each table one write stat per file, as Hudi's HoodieWriteStat."""
         self._done = 1.0
         # Open files and rows in memory first: reading spilled rows back takes memory again.
         for partition in sorted(self._partitions.values(), key=lambda item: (item.waiting.spilled, item.file is None)):
             self._complete(partition)
         return self._stats
 
-    def _append(self, path: str, rows: pa.Table, size: int, shared: bool) -> None:
-        partition = self._partitions.get(path)
+    def _append(self, table: int, path: str, rows: pa.Table, size: int, shared: bool) -> None:
+        partition = self._partitions.get((table, path))
         if partition is None:
             if len(self._partitions) == MOST_FILES:
                 # Raised here, before the task writes more that no commit takes.
                 raise TooManyFiles(self._instant, MOST_FILES + 1, MOST_FILES, path.partition("=")[0])
-            partition = self._partitions[path] = _Partition(path)
+            partition = self._partitions[table, path] = _Partition(table, path)
         partition.waiting.add(rows, size, shared)
         partition.seen_bytes += size
         if partition.waiting.buffered_bytes >= self._row_group and self._may_write(partition):
@@ -174,7 +190,7 @@ class BaseFileWriter:
         """Adds a row group to the partition's file, and completes the file if it is long enough."""
         file = partition.file
         if file is None:
-            file = partition.file = self._start(partition.path)
+            file = partition.file = self._start(partition.table, partition.path)
         file.write(rows, size)
         remaining_bytes = partition.waiting.buffered_bytes + partition.waiting.spilled_bytes + self._to_come(partition)
         ratio = file.written / max(1, file.arrow_bytes)
@@ -203,10 +219,11 @@ class BaseFileWriter:
         if partition.file is not None:
             self._finish(partition)
 
-    def _start(self, partition: str) -> BaseFile:
-        file = BaseFile(self._storage, self._instant, self._token, partition, self._encodings)
-        mark(self._storage, self._instant, file.path, self._still_wanted)
-        describe_partition(self._storage, self._instant, partition)
+    def _start(self, table: int, partition: str) -> BaseFile:
+        storage = self._storages[table]
+        file = BaseFile(storage, self._instant, self._token, partition, self._encodings)
+        mark(storage, self._instant, file.path, self._still_wanted)
+        describe_partition(storage, self._instant, partition)
         self._files.append(file)
         file.open()
         self._open += 1
@@ -219,7 +236,7 @@ class BaseFileWriter:
         file.close()
         # Asked again: a rollback between the first answer and now may have looked before the file was there.
         self._still_wanted()
-        self._stats.append(file.stat())
+        self._stats[partition.table].append(file.stat())
 
 
 def _numbers(first: int, count: int) -> pa.Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,8 @@ from airflow_provider_slshudi.config.pipeline import MOST_FILES, Pipeline
 from airflow_provider_slshudi.exceptions import TooManyFiles
 from airflow_provider_slshudi.handover import batch_files, fencing
 from airflow_provider_slshudi.handover.batch_files import Attempt, BatchOrder, Manifest, RangeDone, Spent, Unnamed
-from airflow_provider_slshudi.hudi.client import instants, quarantine, uploads
+from airflow_provider_slshudi.hudi.beside import Beside, route_keys
+from airflow_provider_slshudi.hudi.client import beside, instants, uploads
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.instant_metadata import action
@@ -82,8 +83,7 @@ def leave(gateway: Gateway, storage: Storage, pipeline: Pipeline, manifest: Mani
     reach(Point.APPEND_WRITTEN)
     Attempt(storage, manifest.transaction, manifest.instant, manifest.token).require_wanted()
     parts = [(storage, manifest.stats)]
-    if manifest.quarantine is not None:
-        parts.append((Storage(pipeline.quarantine_path), manifest.quarantine))
+    parts += [(Beside(key, pipeline).storage, stats) for key, stats in manifest.beside.items()]
     for place, stats in parts:
         fencing.shut(place, manifest.instant)
         uploads.end_of(gateway, place, manifest.instant, [str(stat["path"]) for stat in stats])
@@ -100,11 +100,11 @@ _log = logging.getLogger(__name__)
 class TaskResult:
     """One task's files and ranges; `staged` is its file of logs for the quarantine, None if it has none.
 
-    A task whose rows have more partitions than a commit takes files writes none, and tells in `spread` how many rows
-    each of these partitions has.
+    `stats` has a list for the main table and one for each route's. A task whose rows have more partitions than a commit
+    takes files writes none, and tells in `spread` how many rows each of these partitions has.
     """
 
-    stats: list[dict[str, Any]]
+    stats: list[list[dict[str, Any]]]
     ranges: list[RangeDone]
     tally: Tally
     staged: str | None
@@ -114,12 +114,13 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class AppendTask:
-    """The work of every task but for its ranges; travels to the executors."""
+    """The work of every task but for its ranges; travels to the executors. `routes` are the routes' tables."""
 
     read: ReadSpec
     attempt: Attempt
     partition_name: str | None
     target_bytes: int
+    routes: tuple[Storage, ...] = ()
 
     def __call__(self, ranges: list[Range], write_token: str) -> TaskResult:
         """Pulls the ranges and writes their rows."""
@@ -146,16 +147,17 @@ class AppendTask:
         origin = Origin(self.read.pipeline, attempt.transaction, self.read.rows.planned)
         with (
             BaseFileWriter(
-                attempt.storage, attempt.instant, write_token, self.target_bytes, attempt.require_wanted
+                attempt.storage, attempt.instant, write_token, self.target_bytes, attempt.require_wanted, self.routes
             ) as writer,
             Staging(attempt.storage, attempt.instant, write_token, origin) as staging,
         ):
             for read in reading.rows():
                 rows, pull = read.rows, read.pull
-                writer.write(rows.data, rows.keys, self.partition_name, rows.partitions, read.done)
+                for table, data, keys, partitions in rows.parts():
+                    writer.write(data, keys, self.partition_name, partitions, read.done, table)
                 if rows.unfit is not None:
                     staging.add(reading.whole(read), rows.unfit, pull.shard)
-            stats = writer.close()
+            stats = writer.close_all()
         reach(Point.APPEND_TASK_WRITTEN)
         return TaskResult(stats, reading.done(), reading.tally(), staging.path, reading.unnamed())
 
@@ -179,6 +181,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     checks = BatchChecks(spark, pipeline)
     instants.to_inflight(gateway, storage.uri, order.instant, action(pipeline.table))
     reach(Point.APPEND_INFLIGHT)
+    routes = open_routes(gateway, pipeline, order.instant)
     partition = pipeline.table.partition
     work = parts(order, pipeline, spark.defaultParallelism)
     task = AppendTask(
@@ -186,6 +189,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         order.attempt(storage),
         partition.name if partition else None,
         pipeline.batch.target_file_bytes,
+        tuple(routes.values()),
     )
     results: list[TaskResult]
     results, cpu = each(spark, task, work)
@@ -197,7 +201,10 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         results, again = each(spark, task, work)
         cpu += again
     tally = Tally.total([result.tally for result in results])
-    stats = [stat for result in results for stat in result.stats]
+    tables = [
+        [stat for result in results if result.stats for stat in result.stats[place]] for place in range(1 + len(routes))
+    ]
+    stats, routed = tables[0], dict(zip(routes, tables[1:], strict=True))
     staged = [item.staged for item in results if item.staged]
     aside, cpu_aside = _quarantined(spark, gateway, storage, order, pipeline, staged)
     manifest = Manifest(
@@ -208,22 +215,36 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         [done for result in results for done in result.ranges],
         tally.misfits,
         time.monotonic() - started,
-        checks.results([f"{storage.uri}/{stat['path']}" for stat in stats]),
+        checks.results(written_files((storage, *routes.values()), tables)),
         tally.unfit,
         tally.examples,
         aside,
         spent=Spent(tally.requests, gateway.cpu_seconds(), cpu + cpu_aside, round(tally.waited, 3)),
         unnamed=Unnamed.total(result.unnamed for result in results),
         filter=described(pipeline),
+        routed=routed,
     )
     return leave(gateway, storage, pipeline, manifest)
+
+
+def written_files(storages: Sequence[Storage], tables: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
+    """The URIs of the files that the write stats of each table list."""
+    return [f"{place.uri}/{stat['path']}" for place, stats in zip(storages, tables, strict=True) for stat in stats]
+
+
+def open_routes(gateway: Gateway, pipeline: Pipeline, instant: str) -> dict[str, Storage]:
+    """Puts the instant on the timelines of the routes' tables; gives these by their keys."""
+    tables = [Beside(key, pipeline) for key in route_keys(pipeline)]
+    for table in tables:
+        beside.open_instant(gateway, table, instant)
+    return {table.key: table.storage for table in tables}
 
 
 def partitions_to_keep(results: Sequence[TaskResult]) -> frozenset[str] | None:
     """The paths of the partitions with the most rows, as many as one commit takes; None if it takes all."""
     files, rows = Counter[str](), Counter[str]()
     for result in results:
-        for stat in result.stats:
+        for stat in (stat for stats in result.stats for stat in stats):
             files[stat["partitionPath"]] += 1
             rows[stat["partitionPath"]] += stat["numWrites"]
         files.update(result.spread.keys())
@@ -248,7 +269,7 @@ def _quarantined(
         return None, 0.0
     attempt = order.attempt(storage)
     attempt.require_wanted()
-    quarantine.open_instant(gateway, pipeline, order.instant)
+    beside.open_instant(gateway, Beside.quarantine(pipeline), order.instant)
     task = QuarantineTask(attempt, Storage(pipeline.quarantine_path), pipeline.batch.target_file_bytes)
     tasks = min(len(staged), spark.defaultParallelism)
     work = [staged[number::tasks] for number in range(tasks)]

@@ -16,8 +16,8 @@ import pyarrow as pa
 from airflow_provider_slshudi.config.arrow import arrow_type
 from airflow_provider_slshudi.handover import fencing
 from airflow_provider_slshudi.handover.batch_files import Attempt
+from airflow_provider_slshudi.hudi.beside import COLUMNS
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
-from airflow_provider_slshudi.hudi.quarantine import COLUMNS
 from airflow_provider_slshudi.rows.keys import row_keys
 from airflow_provider_slshudi.rows.misfits import Unfit
 from airflow_provider_slshudi.shaping.inputs import flat

@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.handover.batch_files import Attempt, BatchOrder, Manifest, Selection, Spent
-from airflow_provider_slshudi.hudi.client import instants, quarantine
+from airflow_provider_slshudi.hudi.beside import Beside
+from airflow_provider_slshudi.hudi.client import beside, instants
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.files import slices
 from airflow_provider_slshudi.hudi.files.basefile import BaseFileWriter
 from airflow_provider_slshudi.hudi.files.slices import Slice
-from airflow_provider_slshudi.hudi.quarantine import table_of
 from airflow_provider_slshudi.hudi.schema import RECORD_KEY
 from airflow_provider_slshudi.rows.maker import RowMaker, RowSpec
 from airflow_provider_slshudi.shaping.inputs import flat
-from airflow_provider_slshudi.spark.driver.append import each, leave
+from airflow_provider_slshudi.spark.driver.append import each, leave, open_routes, written_files
 from airflow_provider_slshudi.spark.driver.checks import BatchChecks
 from airflow_provider_slshudi.spark.driver.misfit_rows import logs_of
 from airflow_provider_slshudi.storage.files import Storage
@@ -45,10 +45,10 @@ FILTERED = "where filtered"
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """One task's write stats of the main table and of the quarantine, the row count of the files before it wrote them
-    anew, and per column and reason (`column reason`) the selected logs that still do not fit."""
+    """One task's write stats of the main table and each route's, those of the quarantine, the row count of the files
+    before it wrote them anew, and per column and reason (`column reason`) the selected logs that still do not fit."""
 
-    stats: list[dict[str, Any]]
+    stats: list[list[dict[str, Any]]]
     slices: list[dict[str, Any]]
     taken: int
     left: dict[str, int]
@@ -64,6 +64,7 @@ class ReplayTask:
     partition_name: str | None
     target_bytes: int
     selection: Selection
+    routes: tuple[Storage, ...] = ()
 
     def __call__(self, files: Sequence[Slice], write_token: str) -> ReplayResult:
         """Moves the logs that fit; a file without such logs stays as it is."""
@@ -71,7 +72,7 @@ class ReplayTask:
         attempt, maker, unfit_counts = self.attempt, RowMaker(self.rows), Counter[str]()
         written, taken = [], 0
         with BaseFileWriter(
-            attempt.storage, attempt.instant, write_token, self.target_bytes, attempt.require_wanted
+            attempt.storage, attempt.instant, write_token, self.target_bytes, attempt.require_wanted, self.routes
         ) as writer:
             for file in files:
                 with pq.ParquetFile(self.aside.filesystem.open_input_file(self.aside.full(file.name))) as parquet:
@@ -87,7 +88,7 @@ class ReplayTask:
                         )
                     )
                     taken += parquet.metadata.num_rows
-            stats = writer.close()
+            stats = writer.close_all()
         reach(Point.APPEND_TASK_WRITTEN)
         return ReplayResult(stats, written, taken, dict(unfit_counts))
 
@@ -100,7 +101,8 @@ class ReplayTask:
         chosen = rows.take(pa.array(places)).combine_chunks()
         planned = chosen["planned"].combine_chunks().cast(pa.timestamp("us", "UTC"))
         new_rows = maker.made(logs_of(chosen, self.rows.keys), flat(chosen[RECORD_KEY]), planned)
-        writer.write(new_rows.data, new_rows.keys, self.partition_name, new_rows.partitions)
+        for table, data, keys, partitions in new_rows.parts():
+            writer.write(data, keys, self.partition_name, partitions, table=table)
         fits = np.ones(len(places), np.bool_)
         if new_rows.of is not None:
             fits = new_rows.of.to_numpy(zero_copy_only=False)
@@ -125,21 +127,23 @@ def replay(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     started = time.monotonic()
     pipeline = order.described
     checks = BatchChecks(spark, pipeline)
-    table = table_of(pipeline)
+    aside = Beside.quarantine(pipeline)
     instants.to_inflight(gateway, storage.uri, order.instant)
     reach(Point.APPEND_INFLIGHT)
     attempt = order.attempt(storage)
     attempt.require_wanted()
-    quarantine.open_instant(gateway, pipeline, order.instant)
-    files = quarantine.files(gateway, pipeline)
+    routes = open_routes(gateway, pipeline, order.instant)
+    beside.open_instant(gateway, aside, order.instant)
+    files = beside.files(gateway, aside)
     partition = pipeline.table.partition
     task = ReplayTask(
         attempt,
-        Storage(table.table.path),
+        aside.storage,
         _by_rule(RowSpec.of(pipeline)),
         partition.name if partition else None,
         pipeline.batch.target_file_bytes,
         Selection(**(order.replay or {})),
+        tuple(routes.values()),
     )
     tasks = min(len(files), spark.defaultParallelism)
     results: list[ReplayResult]
@@ -147,7 +151,8 @@ def replay(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     unfit_counts: Counter[str] = Counter()
     for result in results:
         unfit_counts.update(result.left)
-    stats = [stat for result in results for stat in result.stats]
+    tables = [[stat for result in results for stat in result.stats[place]] for place in range(1 + len(routes))]
+    stats = tables[0]
     manifest = Manifest(
         order.transaction,
         order.token,
@@ -155,23 +160,23 @@ def replay(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         stats,
         [],
         seconds=time.monotonic() - started,
-        checks=checks.results([f"{storage.uri}/{stat['path']}" for stat in stats]),
+        checks=checks.results(written_files((storage, *routes.values()), tables)),
         quarantine=[stat for result in results for stat in result.slices],
         taken=sum(result.taken for result in results),
         left=dict(unfit_counts),
         spent=Spent(0, gateway.cpu_seconds(), cpu),
+        routed=dict(zip(routes, tables[1:], strict=True)),
     )
     return leave(gateway, storage, pipeline, manifest)
 
 
 def count(gateway: Gateway, pipeline: Pipeline) -> list[dict[str, Any]]:
     """Counts the quarantine's logs per column, type and reason, with first and last log time (unix seconds)."""
-    table = table_of(pipeline)
-    storage = Storage(table.table.path)
+    aside = Beside.quarantine(pipeline)
     names = ["column_name", "type_wanted", "reason"]
     parts = []
-    for file in quarantine.files(gateway, pipeline):
-        with pq.ParquetFile(storage.filesystem.open_input_file(storage.full(file.name))) as parquet:
+    for file in beside.files(gateway, aside):
+        with pq.ParquetFile(aside.storage.filesystem.open_input_file(aside.storage.full(file.name))) as parquet:
             for rows in _row_groups(parquet, [*names, "log_time"]):
                 times = pc.divide(flat(rows["log_time"]).cast(pa.int64()), 1_000_000)
                 rows = rows.set_column(rows.schema.get_field_index("log_time"), "log_time", times)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ManifestError, TableError, TimelineUnreadable
 from airflow_provider_slshudi.handover import batch_files, fencing, findings, rewrite_plan
-from airflow_provider_slshudi.handover.batch_files import Attempt, Owner
+from airflow_provider_slshudi.handover.batch_files import QUARANTINE, Attempt, Owner
 from airflow_provider_slshudi.handover.findings import (
     Findings,
     leave_comparison,
@@ -23,12 +23,13 @@ from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
 from airflow_provider_slshudi.handover.rewrite_plan import Written
 from airflow_provider_slshudi.handover.verification_report import question
 from airflow_provider_slshudi.hudi import markers, properties
+from airflow_provider_slshudi.hudi.beside import Beside, require_part, route_keys, tables_beside
 from airflow_provider_slshudi.hudi.client import (
+    beside,
     catalog,
     commit,
     instants,
     metadata_table,
-    quarantine,
     rewriting,
     services,
     uploads,
@@ -37,7 +38,6 @@ from airflow_provider_slshudi.hudi.client import clock as instant_clock
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.instant_metadata import COMPACTION, TRANSACTION_KEY, action
 from airflow_provider_slshudi.hudi.layout import CLUSTERING, LAYOUT_1, METADATA_FOLDER, PROPERTIES, Phase
-from airflow_provider_slshudi.hudi.quarantine import require_part
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.storage.files import Storage
 from airflow_provider_slshudi.system.points import Point, reach
@@ -73,15 +73,17 @@ def open_instant(gateway: Gateway, order: JobOrder) -> None:
         findings.write_start_positions(storage, pipeline.name, order.duties)
     meta = instants.meta_client(gateway, storage.uri)
     instant = instants.new_instant_time(gateway, storage.uri, meta)
-    if pipeline.quarantines:
-        quarantine.make_table(gateway, pipeline, instant)
+    tables = [table for table in tables_beside(pipeline) if table.is_wanted]
+    for table in tables:
+        beside.make_table(gateway, table, instant)
     reach(Point.OPEN_TABLE_READY)
-    owner = Owner(order.transaction, pipeline.name, order.token, pipeline.quarantine_path)
+    paths = {table.key: table.storage.uri for table in tables_beside(pipeline)}
+    owner = Owner(order.transaction, pipeline.name, order.token, paths)
     with _forgotten_unless_requested(storage, instant):
         # The owner first: a crash in between leaves no instant without an owner.
         batch_files.write_owner(storage, instant, owner)
         reach(Point.OPEN_OWNED)
-        instants.request(gateway, storage.uri, instant, action(pipeline.table), None if pipeline.quarantines else meta)
+        instants.request(gateway, storage.uri, instant, action(pipeline.table), None if tables else meta)
     reach(Point.OPEN_REQUESTED)
     print(f"opened instant {instant} for transaction {order.transaction}")
 
@@ -149,10 +151,10 @@ def append(spark: SparkContext, order: JobOrder, keys: Keys, cpu_before: float =
 
 
 def commit_instant(gateway: Gateway, order: JobOrder) -> None:
-    """Commits the instant with the manifest that was recorded, then the quarantine's part, if it has one.
+    """Commits the instant with the manifest that was recorded, then its parts in tables beside, if it has any.
 
-    If the batch has a part in the quarantine and the main instant is completed already, only the quarantine's commit is
-    missing, so the main instant stays as it is.
+    If the batch has such parts and the main instant is completed already, only their commits are missing, so the main
+    instant stays as it is.
 
     Raises:
         ManifestError: the manifest, or the commit's extra metadata, is not the one that was recorded.
@@ -171,21 +173,23 @@ def commit_instant(gateway: Gateway, order: JobOrder) -> None:
         )
     extra = attempt.read_extra(order.extra)
     in_time = partial(_in_time, storage, order, f"commit instant {order.instant}")
-    if manifest.quarantine is None or not _is_ours(storage, order):
-        if manifest.quarantine is not None:
-            require_part(pipeline, order.instant)
+    owner = batch_files.read_owner(storage, order.instant)
+    parts = [(_part(pipeline, owner, key), stats) for key, stats in manifest.beside.items()]
+    if not parts or not _is_ours(storage, order):
+        for table, _ in parts:
+            require_part(table, order.instant)
         reach(Point.COMMIT_STARTED)
         may_complete = partial(_may_complete, storage, order, in_time)
         commit.commit(gateway, pipeline, order.instant, manifest.stats, extra, may_complete)
         reach(Point.COMMIT_COMPLETED)
-    if manifest.quarantine is not None:
-        quarantine.complete(gateway, pipeline, order.instant, manifest.quarantine, order.transaction, in_time)
+    for table, stats in parts:
+        beside.complete(gateway, table, order.instant, stats, order.transaction, in_time)
         reach(Point.COMMIT_QUARANTINED)
     print(f"committed instant {order.instant}: {manifest.rows} rows, {manifest.quarantined} of them quarantined")
 
 
 def roll_back(gateway: Gateway, order: JobOrder) -> None:
-    """Rolls the instant back, the quarantine's first: while the main one is pending, recovery comes back for both.
+    """Rolls the instant back, those beside first: while the main one is pending, recovery comes back for all.
 
     Raises:
         TableError: the main one is completed, and Hudi would undo that; or the time to roll back is over.
@@ -196,9 +200,11 @@ def roll_back(gateway: Gateway, order: JobOrder) -> None:
     in_time = partial(_in_time, storage, order, f"roll instant {order.instant} back")
     in_time()
     _require_uncommitted(storage, order.instant)
-    for table in (storage, *([Storage(owner.quarantine)] if owner and owner.quarantine else [])):
-        uploads.end_of(gateway, table, order.instant)
-    quarantine.roll_back(gateway, pipeline, order.instant, owner.quarantine if owner else "")
+    tables = _beside(pipeline, owner)
+    for place in (storage, *(table.storage for table in tables)):
+        uploads.end_of(gateway, place, order.instant)
+    for table in tables:
+        beside.roll_back(gateway, table, order.instant)
     reach(Point.ROLLBACK_QUARANTINE)
     markers.drop_misread(storage, order.instant)
     timeline = Timeline.load(storage)
@@ -449,6 +455,19 @@ def _leave(storage: Storage, instant: str, written: Written) -> None:
 def _table(order: JobOrder) -> tuple[Pipeline, Storage]:
     pipeline = order.described
     return pipeline, Storage(pipeline.table.path)
+
+
+def _beside(pipeline: Pipeline, owner: Owner | None) -> list[Beside]:
+    """The tables beside as an instant was opened with them; without an owner those of the pipeline's file."""
+    if owner is None or not owner.beside:
+        return tables_beside(pipeline)
+    return [Beside(key, pipeline, path) for key, path in owner.beside.items()]
+
+
+def _part(pipeline: Pipeline, owner: Owner | None, key: str) -> Beside:
+    """A table beside in which the batch has a part: where the file has it, or where it was if it is not in the file."""
+    in_file = key in (QUARANTINE, *route_keys(pipeline))
+    return Beside(key, pipeline, "" if in_file or owner is None else owner.beside.get(key, ""))
 
 
 def _attempt(storage: Storage, order: JobOrder) -> Attempt:

@@ -19,7 +19,7 @@ from airflow_provider_slshudi.hudi.schema import RECORD_KEY
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.planning.ranges import Density, Range
 from airflow_provider_slshudi.planning.windows import split
-from airflow_provider_slshudi.shaping.conditions import Condition, restored
+from airflow_provider_slshudi.shaping.conditions import LEFT_OUT, Sorting, restored
 from airflow_provider_slshudi.sls.answers import Pull
 from airflow_provider_slshudi.sls.pace import Limits, Pacer
 from airflow_provider_slshudi.sls.pieces import count_logs, decoded
@@ -33,9 +33,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-# The bit of a key's log in its log group.
-_BYTE = "cast(conv(hex(substring(kept, cast(index div 8 as int) + 1, 1)), 16, 10) as int)"
-_IS_KEPT = f"kept is null or (shiftright({_BYTE}, 7 - index % 8) & 1) = 1"
+_NOT_LOOKED_AT = 254
+"""Stands for the table of a route that is not in the pipeline's file any more."""
+# The number of the table of a key's log.
+_BYTE = "cast(conv(hex(substring(tables, cast(index as int) + 1, 1)), 16, 10) as int)"
+_IS_RIGHT = f"aside > 0 or table is null or table = coalesce({_BYTE}, 0)"
+_IS_KEPT = f"coalesce({_BYTE}, 0) <> {LEFT_OUT} and ({_IS_RIGHT})"
 # No leading zeros: two texts of one key would look like a doubled row.
 _KEY = r"^(0|[1-9]\d{0,8})-(0|[1-9]\d{0,18})-(0|[1-9]\d{0,8})$"
 
@@ -49,6 +52,7 @@ def compare(
     aside: DataFrame | None = None,
     replays: Sequence[str] = (),
     erased: DataFrame | None = None,
+    routes: Sequence[DataFrame] = (),
 ) -> Findings:
     """Counts the table's rows per range, and those outside all ranges.
 
@@ -59,18 +63,22 @@ def compare(
         table: the table's snapshot.
         ranges: disjoint, each (shard, begin, end, instant).
         late: instants whose rows are left out.
-        groups: the service's log groups: `number` of the range, `shard`, `cursor`, `logs`, and `kept`: a bit for each
-            log, first the highest of the first byte, that is set where the log is to have a row; NULL where all are.
+        groups: the service's log groups: `number` of the range, `shard`, `cursor`, `logs`, and `tables`: a byte for
+            each log with the number of its table, LEFT_OUT where it is to have no row; NULL where all are the main
+            table's.
         aside: the quarantine's snapshot, if there is one: its rows count as the table's do.
         replays: instants whose rows count as the own rows of whichever range they are in.
         erased: rows that accepted erasures took (`key`, `written`, `aside`); they count as if they were there.
+        routes: the snapshots of the routes' tables, whose numbers count from 1.
     """
     from pyspark.sql import functions as f
 
-    rows = _rows(table, False) if aside is None else _rows(table, False).union(_rows(aside, True))
+    rows = _rows(table, 0)
+    for number, snapshot in [*enumerate(routes, 1), *([(None, aside)] if aside is not None else [])]:
+        rows = rows.union(_rows(snapshot, number))
     rows = rows.withColumn("erased", f.lit(False))
     if erased is not None:
-        rows = rows.union(erased.select("key", "written", "aside", f.lit(True)))
+        rows = rows.union(erased.select("key", "written", "aside", f.lit(None).cast("int"), f.lit(True)))
     keys = _distinct_keys(_placed(_parsed(rows, late), _buckets(spark, ranges), _width(ranges), replays))
     counts, outside = [], []
     for row in _by_range(_with_groups(keys, groups)).collect():
@@ -84,12 +92,15 @@ def compare(
     )
 
 
-def _rows(table: DataFrame, aside: bool) -> DataFrame:
-    """`key`, `written` (the row's instant) and `aside`, whether it is in the quarantine."""
+def _rows(table: DataFrame, number: int | None) -> DataFrame:
+    """`key`, `written` (the row's instant), `aside`, whether it is in the quarantine, and the table's number if not."""
     from pyspark.sql import functions as f
 
     return table.select(
-        f.col(RECORD_KEY).alias("key"), f.col("_hoodie_commit_time").alias("written"), f.lit(aside).alias("aside")
+        f.col(RECORD_KEY).alias("key"),
+        f.col("_hoodie_commit_time").alias("written"),
+        f.lit(number is None).alias("aside"),
+        f.lit(number).cast("int").alias("table"),
     )
 
 
@@ -109,6 +120,7 @@ def _parsed(rows: DataFrame, late: Sequence[str]) -> DataFrame:
         "key",
         "written",
         "aside",
+        "table",
         "erased",
         f.when(ours, f.col("parts")[0].cast("int")).alias("shard"),
         "cursor",
@@ -148,9 +160,12 @@ def _placed(rows: DataFrame, buckets: DataFrame, width: int, replays: Sequence[s
         & (f.col("cursor") < f.col("end_cursor"))
     )
     placed = rows.join(f.broadcast(buckets), inside, "left")
-    own = f.col("written") == f.col("instant")
+    own, table = f.col("written") == f.col("instant"), f.col("table")
     if replays:
-        own |= f.col("number").isNotNull() & ~f.col("aside") & f.col("written").isin(list(replays))
+        replayed = f.col("written").isin(list(replays))
+        own |= f.col("number").isNotNull() & ~f.col("aside") & replayed
+        # Its routes were those of the file at that time.
+        table = f.when(~replayed, table)
     own = f.coalesce(own, f.lit(False))
     return placed.where(own | ~f.col("erased")).select(
         "number",
@@ -160,6 +175,7 @@ def _placed(rows: DataFrame, buckets: DataFrame, width: int, replays: Sequence[s
         f.when(f.col("number").isNull(), f.col("key")).alias("key"),
         own.alias("own"),
         "aside",
+        table.alias("table"),
         "erased",
     )
 
@@ -176,6 +192,7 @@ def _distinct_keys(rows: DataFrame) -> DataFrame:
             _count(f.col("aside") & ~f.col("erased")).alias("aside"),
             _count(f.col("erased")).alias("erased"),
             f.max("own").alias("own"),
+            f.min("table").alias("table"),
             f.min("key").alias("key"),
         )
     )
@@ -190,7 +207,7 @@ def _with_groups(keys: DataFrame, groups: DataFrame | None) -> DataFrame:
     held = groups.withColumnRenamed("number", "held_in").repartition("shard", "cursor")
     joined = keys.join(held, ["shard", "cursor"], "full_outer")
     numbered = joined.withColumn("number", f.coalesce("number", "held_in")).drop("held_in")
-    return numbered.withColumn("is_kept", f.expr(_IS_KEPT)).drop("kept")
+    return numbered.withColumn("is_kept", f.expr(_IS_KEPT)).drop("tables")
 
 
 def _by_range(keys: DataFrame) -> DataFrame:
@@ -238,7 +255,7 @@ def _count(condition: Any) -> Any:
 
 
 Group = tuple[int, int, int, int, int, bytes | None]
-_SCHEMA = "number int, shard int, cursor bigint, logs int, wanted int, kept binary"
+_SCHEMA = "number int, shard int, cursor bigint, logs int, wanted int, tables binary"
 
 
 @dataclass(frozen=True)
@@ -248,7 +265,7 @@ class RecountTask:
     access: Access
     pipeline: str
     limits: Mapping[int, Limits]
-    conditions: Mapping[int, Condition]
+    conditions: Mapping[int, Sorted]
 
     def __call__(self, parts: Iterable[list[tuple[int, Range]]]) -> Iterator[Group]:
         """The log groups as `_SCHEMA` says; skips groups that the service has dropped."""
@@ -264,28 +281,46 @@ class RecountTask:
             try:
                 for pull in reader.pulls(Range(item.shard, begin, item.end)):
                     counts = count_logs(pull)
-                    bits_by_group = _kept_bits(pull, counts, self.conditions.get(number))
+                    tables_by_group = _tables(pull, counts, self.conditions.get(number))
                     for place, logs in enumerate(counts):
-                        bits = bits_by_group[place]
-                        expected = logs if bits is None else int(np.unpackbits(np.frombuffer(bits, np.uint8)).sum())
-                        yield number, item.shard, pull.begin + place, logs, expected, bits
+                        tables = tables_by_group[place]
+                        expected = logs if tables is None else logs - tables.count(LEFT_OUT)
+                        yield number, item.shard, pull.begin + place, logs, expected, tables
                     begin = pull.next
             except DataExpired as gone:
                 begin = gone.end
 
 
-def _kept_bits(pull: Pull, counts: Sequence[int], condition: Condition | None) -> list[bytes | None]:
-    """For each log group the bits of its logs that a condition keeps, None where it keeps all of them."""
-    if condition is None:
+@dataclass(frozen=True)
+class Sorted:
+    """How a batch sorted its logs, and the numbers that its routes' tables have in this verification."""
+
+    sorting: Sorting
+    numbers: tuple[int, ...]
+
+    @classmethod
+    def of(cls, described: Mapping[str, Any], routes: Sequence[str]) -> Sorted:
+        """As `shaping.conditions.described` tells it; `routes` are the names of those whose tables are looked at."""
+        numbers = {name: number for number, name in enumerate(routes, 1)}
+        names = [name for name, _ in described.get("routes", ())]
+        return cls(restored(described), (0, *(numbers.get(name, _NOT_LOOKED_AT) for name in names)))
+
+
+def _tables(pull: Pull, counts: Sequence[int], batch: Sorted | None) -> list[bytes | None]:
+    """For each log group the numbers of its logs' tables, None where all are the main table's."""
+    if batch is None:
         return [None] * len(counts)
-    masks = [np.ones(logs, np.bool_) for logs in counts]
-    for _, logs in decoded(pull, condition.keys):
-        keeps = condition.kept(logs)
-        if keeps is not None:
-            dropped = logs.filter(pa.array(~keeps))
-            for cursor, index in zip(dropped["__cursor__"].to_pylist(), dropped["__index__"].to_pylist(), strict=True):
-                masks[cursor - pull.begin][index] = False
-    return [None if mask.all() else np.packbits(mask).tobytes() for mask in masks]
+    tables = [np.zeros(logs, np.uint8) for logs in counts]
+    by_own = np.full(256, LEFT_OUT, np.uint8)
+    by_own[: len(batch.numbers)] = batch.numbers
+    for _, logs in decoded(pull, batch.sorting.keys):
+        numbers = by_own[batch.sorting.tables(logs)]
+        elsewhere = np.nonzero(numbers)[0]
+        others = logs.take(pa.array(elsewhere))
+        places = zip(others["__cursor__"].to_pylist(), others["__index__"].to_pylist(), elsewhere, strict=True)
+        for cursor, index, place in places:
+            tables[cursor - pull.begin][index] = numbers[place]
+    return [numbers.tobytes() if numbers.any() else None for numbers in tables]
 
 
 def recount(
@@ -294,7 +329,7 @@ def recount(
     pipeline: Pipeline,
     wanted: Sequence[tuple[int, Range]],
     density: Mapping[int, Density],
-    conditions: Mapping[int, Condition],
+    conditions: Mapping[int, Sorted],
 ) -> DataFrame:
     """The log groups of numbered disjoint ranges as the service holds them, see `compare`; `wanted` logs have a row.
 
@@ -304,7 +339,7 @@ def recount(
         pipeline: names the logstore.
         wanted: ranges with their numbers.
         density: each shard's recent bytes and rows per log group.
-        conditions: by a range's number, the condition by which its logs were left out.
+        conditions: by a range's number, how its logs were left out or sorted.
 
     Raises:
         SourceError: a task raised it; Spark wraps it once the task has failed for good.
@@ -344,6 +379,7 @@ def verify(
     erased = _erased(spark, storage)
     # The quarantine first: then the main table has completed every instant that the quarantine's snapshot holds.
     aside = None if question.quarantine is None else spark.read.format("hudi").load(hadoop_path(question.quarantine))
+    routes = [spark.read.format("hudi").load(hadoop_path(path)) for path in question.routes.values()]
     table = spark.read.format("hudi").load(hadoop_path(pipeline.table.path))
     # The timeline is read once the table's snapshot is fixed: so it has every later commit that the snapshot may hold.
     late = [item.time for item in Timeline.load(storage) if (item.completion or "") > question.as_of]
@@ -351,11 +387,11 @@ def verify(
     if question.source is not None and access is not None:
         spans = [(number, Range(question.ranges[number][0], begin, end)) for number, begin, end in question.source]
         density = {int(shard): Density(size, 0.0) for shard, size in question.density.items()}
-        filters = [restored(described) for described in question.filters]
+        filters = [Sorted.of(described, list(question.routes)) for described in question.filters]
         conditions = {int(number): filters[place] for number, place in question.filter_of.items()}
         groups = recount(spark, access, pipeline, spans, density, conditions)
     late += question.undecided
-    findings = compare(spark, table, question.ranges, late, groups, aside, question.replays, erased)
+    findings = compare(spark, table, question.ranges, late, groups, aside, question.replays, erased, routes)
     verification_report.answer(storage, id_, findings)
 
 
@@ -365,7 +401,8 @@ def _erased(spark: SparkSession, storage: Storage) -> DataFrame | None:
 
     parts = [
         spark.read.parquet(*(hadoop_path(f"{storage.uri}/{path}") for path in paths)).withColumn("aside", f.lit(aside))
-        for table, aside in ((erasures.TABLE, False), (erasures.QUARANTINE, True))
+        for table in erasures.tables_of(storage)
+        for aside in (table == erasures.QUARANTINE,)
         if (paths := erasures.keys_of(storage, table))
     ]
     # A file that holds a row twice may have been erased whole.

@@ -275,3 +275,18 @@ def test_dags_are_parsed_and_steps_made_without_a_trace_of_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_tables_of_routes_are_outputs_with_their_rows(work: Work) -> None:
+    routes = [{"name": "dear", "where": "price > 20"}, {"name": "cheap", "where": "price < 1"}]
+    pipeline = Pipeline.model_validate({**work.pipeline.model_dump(), "routes": routes})
+    work = replace(work, pipeline=pipeline)
+    batch = recorded(work, Kind.TAIL, [Range(0, 0, 4)], 100, files=2, routed={"route-dear": 30, "route-cheap": 0})
+    found = told.lineage(pipeline, [told.Batch(batch, work.ledger.ranges(batch.id))])
+    _, (table, *beside) = as_json(found)
+    assert table["outputFacets"]["outputStatistics"]["rowCount"] == 70
+    assert [item["name"].removeprefix(table["name"]) for item in beside] == ["_dear", "_cheap"]
+    assert [item["outputFacets"]["outputStatistics"]["rowCount"] for item in beside] == [30, 0]
+    assert all("event_id" in {field["name"] for field in item["facets"]["schema"]["fields"]} for item in beside)
+    _, (_, *before) = as_json(told.lineage(pipeline))
+    assert [item["outputFacets"] for item in before] == [{}, {}]

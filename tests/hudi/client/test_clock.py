@@ -17,10 +17,10 @@ import pytest
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import ClockBehind, TimelineUnreadable
 from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
+from airflow_provider_slshudi.hudi.beside import Beside, keep_place
 from airflow_provider_slshudi.hudi.client import clock, commit, instants, services
 from airflow_provider_slshudi.hudi.client.gateway import Gateway
 from airflow_provider_slshudi.hudi.layout import FOLDER, METADATA_FOLDER
-from airflow_provider_slshudi.hudi.quarantine import keep_place
 from airflow_provider_slshudi.hudi.timeline import Timeline
 from airflow_provider_slshudi.spark.driver import verbs
 from airflow_provider_slshudi.storage.files import Storage
@@ -91,7 +91,7 @@ def test_a_clock_that_is_behind_is_refused_with_both_times_before_anything_is_wr
 ) -> None:
     instants.create_table(gateway, pipeline)
     assert [table.uri for table in clock.tables_of(pipeline)] == [storage.uri, f"{storage.uri}/{METADATA_FOLDER}"]
-    keep_place(storage, Storage(pipeline.quarantine_path), digits(datetime.now(timezone.utc)))
+    keep_place(Beside.quarantine(pipeline), digits(datetime.now(timezone.utc)))
     table = dict(
         zip(("main", "metadata", "quarantine", "quarantine's metadata"), clock.tables_of(pipeline), strict=True)
     )[where]

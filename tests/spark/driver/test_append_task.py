@@ -64,7 +64,7 @@ def test_the_writer_is_told_how_much_is_done(
     write = BaseFileWriter.write
 
     def listen(writer: BaseFileWriter, *given: object) -> None:
-        told.append(given[-1])  # type: ignore[arg-type]
+        told.append(given[4])  # type: ignore[arg-type]
         write(writer, *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(BaseFileWriter, "write", listen)
@@ -73,7 +73,7 @@ def test_the_writer_is_told_how_much_is_done(
     assert {10 / 45, 40 / 45} <= set(told)
     assert [done.rows for done in result.ranges] == [10, 30, 5]
     assert result.tally.requests == 3, "a pull for each range"
-    (stat,) = result.stats
+    ((stat,),) = result.stats
     with pq.ParquetFile(task.attempt.storage.full(stat["path"])) as file:
         assert file.metadata.num_rows == stat["numWrites"] == 45
 
@@ -115,13 +115,13 @@ def test_a_task_with_more_partitions_than_a_commit_takes_files_counts_them_and_w
     assert (result.stats, len(result.spread), set(result.spread.values())) == ([], 45, {1})
     assert not [path for path, _ in task.attempt.storage.walk() if path.endswith(".parquet")]
 
-    written = TaskResult([{"partitionPath": "value=5", "numWrites": 7}], [], result.tally, None, Unnamed())
+    written = TaskResult([[{"partitionPath": "value=5", "numWrites": 7}]], [], result.tally, None, Unnamed())
     kept = partitions_to_keep([result, written])
     assert kept is not None and "value=5" in kept and len(kept) == 27
     assert partitions_to_keep([written] * 30) is None
 
     again = replace(task, read=replace(task.read, rows=replace(rows, kept=kept)))(ranges[1], "0-1-4")
-    stats = {stat["partitionPath"]: stat["numWrites"] for stat in again.stats}
+    stats = {stat["partitionPath"]: stat["numWrites"] for stat in again.stats[0]}
     assert stats == {**dict.fromkeys(kept, 1), "value=__HIVE_DEFAULT_PARTITION__": 18}
     assert again.tally.misfits == {"value": 18}
 

@@ -80,7 +80,7 @@ def test_a_wide_log_group_is_written_in_little_memory(
     assert told["done"] == [[LOGS, len(wire.frame(len(body)) + body)]]
     assert told["unfit"] == 1
     numbers = []
-    for stat in told["stats"]:
+    for stat in told["stats"][0]:
         assert stat["fileSizeInBytes"] < 64 * MIB
         with pq.ParquetFile(tmp_path / stat["path"]) as file:
             for place in range(file.num_row_groups):

@@ -1,19 +1,24 @@
-"""A transaction's part in the quarantine: how far it is, how to finish it, and whether both tables agree."""
+"""A transaction's part in a table beside the main one: how far it is, how to finish it, and whether both agree."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_slshudi.exceptions import ManifestError, TableError, TableMismatch
 from airflow_provider_slshudi.handover import batch_files, erasures
-from airflow_provider_slshudi.handover.batch_files import Attempt
+from airflow_provider_slshudi.handover.batch_files import QUARANTINE, ROUTE, Attempt
 from airflow_provider_slshudi.handover.job_order import JobOrder, Verb
-from airflow_provider_slshudi.hudi import quarantine
-from airflow_provider_slshudi.hudi.instant_metadata import COMMIT_ACTION, PIPELINE_KEY, QUARANTINE_KEY, SERVICES
+from airflow_provider_slshudi.hudi import beside
+from airflow_provider_slshudi.hudi.beside import Beside, Place
+from airflow_provider_slshudi.hudi.instant_metadata import (
+    COMMIT_ACTION,
+    PIPELINE_KEY,
+    SERVICES,
+    digest_of_manifest,
+    has_part,
+)
 from airflow_provider_slshudi.hudi.layout import PROPERTIES
-from airflow_provider_slshudi.hudi.quarantine import Place
 from airflow_provider_slshudi.hudi.timeline import CHANGES, Timeline
 from airflow_provider_slshudi.ledger.lease import Lease
 from airflow_provider_slshudi.ledger.records import Transaction
@@ -23,72 +28,78 @@ from airflow_provider_slshudi.transaction.context import Work
 
 @dataclass(frozen=True)
 class Look:
-    """What one look saw of the quarantine: its timeline, empty where there is none, and where quarantines were made."""
+    """What one look saw of a table beside: its timeline, empty where there is none, and where such tables were made."""
 
     timeline: Timeline
     places: Sequence[Place]
 
 
-class Quarantine:
-    """The quarantine as a table beside the pipeline's: a batch's part in it follows the instant of that table.
+class TableBeside:
+    """A table beside the pipeline's: a batch's part in it follows the instant of that table.
 
     Args:
         work: the pipeline's.
+        key: the table's, see `hudi.beside`.
+        path: where it is, if its route is not in the pipeline's file.
     """
 
-    kind = erasures.QUARANTINE
-
-    def __init__(self, work: Work) -> None:
-        self.work = work
+    def __init__(self, work: Work, key: str = QUARANTINE, path: str = "") -> None:
+        self.work, self.key = work, key
+        self.beside = Beside(key, work.pipeline, path)
+        self._called = self.beside.called
 
     @property
     def path(self) -> str:
-        """Where the pipeline's file has the quarantine now."""
-        return self.work.pipeline.quarantine_path
+        """Where the pipeline's file has the table now."""
+        return self.beside.storage.uri
 
     def storage(self, instant: str | None = None) -> Storage:
-        """The quarantine's storage; with `instant`, the one that the instant was opened with, if its owner has one."""
+        """The table's storage; with `instant`, the one that the instant was opened with, if its owner has one."""
         owner = batch_files.read_owner(self.work.storage, instant) if instant else None
-        return Storage((owner and owner.quarantine) or self.work.pipeline.quarantine_path)
+        path = None if owner is None else owner.beside.get(self.key)
+        return Storage(path) if path else self.beside.storage
 
     def places(self) -> list[Place]:
-        """Where quarantines of the table were made."""
-        return quarantine.places(self.work.storage)
+        """Where tables of this key were made."""
+        return beside.places(self.beside)
 
     def may_exist(self, made: Sequence[Place], storage: Storage | None = None) -> bool:
-        """Whether there may be a quarantine: at `storage`, else at its present place.
+        """Whether there may be such a table: at `storage`, else at its present place.
 
-        The record of places lies in the table's folder: a table that was restored alone has lost it.
+        The record of places lies in the main table's folder: a table that was restored alone has lost it.
         """
-        storage = storage or self.storage()
-        return quarantine.is_known(self.work.pipeline, storage, made) or storage.read(PROPERTIES) is not None
+        table = self.beside if storage is None else self.beside.at(storage)
+        return beside.is_known(table, made) or table.storage.read(PROPERTIES) is not None
 
     def timeline(self, instant: str | None = None) -> Timeline:
-        """The timeline of the quarantine, see `storage`.
+        """The timeline of the table, see `storage`.
 
         Raises:
-            TimelineUnreadable: it could not be read; or the quarantine is not where it was made, say not mounted.
+            TimelineUnreadable: it could not be read; or the table is not where it was made, say not mounted.
         """
         return self._timeline_at(self.storage(instant), self.places())
 
     def _timeline_at(self, storage: Storage, made: Sequence[Place], loaded: Timeline | None = None) -> Timeline:
-        """As `timeline`; `made` are the places where a quarantine was made, for which one request is enough mostly."""
+        """As `timeline`; `made` are the places where it was made, for which one request is enough mostly."""
         if loaded is None:
             loaded = Timeline.load(storage) if self.may_exist(made, storage) else Timeline(storage, {})
         if not any(loaded) and any(place.is_at(storage) for place in made):
-            quarantine.require_there(self.work.storage, storage)
+            beside.require_there(self.beside.at(storage))
         return loaded
 
     def is_pending(self, instant: str) -> bool:
-        """Whether the quarantine has the instant pending, or half rolled back."""
-        return quarantine.is_pending(self.timeline(instant), instant)
+        """Whether the table has the instant pending, or half rolled back."""
+        return beside.is_pending(self.timeline(instant), instant)
 
     def has_part(self, transaction: Transaction) -> bool:
-        """Whether a recorded transaction has a part in the quarantine."""
-        return (transaction.manifest or {}).get("quarantined") is not None
+        """Whether a recorded transaction has a part in the table."""
+        facts = transaction.manifest or {}
+        if self.key == QUARANTINE:
+            return facts.get("quarantined") is not None
+        return self.key in (facts.get("routed") or {})
 
     def is_settled(self, transaction: Transaction) -> bool:
-        """Whether the transaction's part in the quarantine is completed, or it has none.
+        """Whether the transaction's part in the table is completed, or it has none.
 
         Raises:
             TableMismatch: another client took that part away.
@@ -97,21 +108,21 @@ class Quarantine:
             return True
         instant, storage = str(transaction.instant), self.storage(transaction.instant)
         timeline = self._timeline_at(storage, self.places(), Timeline.load(storage))
-        if quarantine.is_completed(timeline, instant):
+        if beside.is_completed(timeline, instant):
             return True
-        if not quarantine.is_pending(timeline, instant):
-            raise quarantine.gone(self.storage(instant).uri, instant)
+        if not beside.is_pending(timeline, instant):
+            raise beside.gone(self.beside, instant, self.storage(instant).uri)
         return False
 
     def pending(self, seen: Look | None = None) -> list[str]:
         """Pending commits here and at former places, and instants that an unfinished rollback there names.
 
-        Reads the quarantine's timeline anew unless `seen` has it.
+        Reads the table's timeline anew unless `seen` has it.
         """
         return sorted(self._pending(seen))
 
     def _pending(self, seen: Look | None = None) -> dict[str, str]:
-        """The instants of `pending`, each with the URI of its quarantine."""
+        """The instants of `pending`, each with the URI of its table."""
         instants: dict[str, str] = {}
         for storage, timeline in self._everywhere(seen):
             # Without cleans: the next clean finishes those.
@@ -120,7 +131,7 @@ class Quarantine:
         return instants
 
     def _everywhere(self, seen: Look | None = None) -> Iterator[tuple[Storage, Timeline]]:
-        """The quarantine and its former places, each with its timeline, which is empty if a former one is away."""
+        """The table and its former places, each with its timeline, which is empty if a former one is away."""
         here, made = self.storage(), self.places() if seen is None else seen.places
         yield here, self._timeline_at(here, made, None if seen is None else seen.timeline)
         for place in made:
@@ -128,7 +139,7 @@ class Quarantine:
                 yield place.storage, Timeline.load(place.storage)
 
     def finish(self, lease: Lease, committed: Mapping[str, str]) -> list[str]:
-        """Completes the quarantine's pending instants of batches that the main table has; returns these instants.
+        """Completes the table's pending instants of batches that the main table has; returns these instants.
 
         `committed` has the main table's instants with their transactions.
 
@@ -142,7 +153,7 @@ class Quarantine:
             try:
                 order = self._order(instant, committed[instant], where)
             except ManifestError as error:
-                raise quarantine.gone(where, instant) from error
+                raise beside.gone(self.beside, instant, where) from error
             self.work.change(lease, Verb.COMMIT, order)
             if instant in self._pending():
                 raise TableError(
@@ -151,39 +162,43 @@ class Quarantine:
         return list(pending_instants)
 
     def _order(self, instant: str, id_: str, where: str) -> JobOrder:
-        """The order to commit a batch again: the main table has it, and only the quarantine's part is left to do."""
+        """The order to commit a batch again: the main table has it, and only parts beside it are left to do."""
         work = self.work
         extra = work.timeline().extra_of(instant) or {}
-        digest = json.loads(extra.get(QUARANTINE_KEY, "{}")).get("digest")
+        digest = digest_of_manifest(extra)
         token = batch_files.token_of(work.storage, id_, instant, digest)
         extra_digest = Attempt(work.storage, id_, instant, token).leave_extra(extra)
-        # Only its place concerns the quarantine: not the batch's order, which a rebuilt ledger could not vouch for.
+        # Only its place concerns the table: not the batch's order, which a rebuilt ledger could not vouch for.
         described = work.pipeline.model_dump(mode="json")
-        described["quarantine"]["path"] = where
-        return JobOrder(described, id_, token, instant, digest, extra_digest)
+        if self.key == QUARANTINE:
+            described["quarantine"]["path"] = where
+        for route in described["routes"]:
+            if self.key == f"{ROUTE}{route['name']}":
+                route["path"] = where
+        return JobOrder(described, id_, token, instant, digest or "", extra_digest)
 
     def require_known(self) -> None:
-        """Raises TimelineUnreadable where the quarantine is not where it was made, see `quarantine.require_known`."""
-        quarantine.require_known(self.work.storage, self.storage())
+        """Raises TimelineUnreadable where the table is not where it was made, see `hudi.beside.require_known`."""
+        beside.require_known(self.beside)
 
     def require_whole(self, commits: Iterable[tuple[str, Mapping[str, str]]]) -> None:
-        """Checks that the quarantine has its parts of the main table's commits: instants with their extra metadata.
+        """Checks that the table has its parts of the main table's commits: instants with their extra metadata.
 
-        Skips commits that are older than the quarantine.
+        Skips commits that are older than the table.
 
         Raises:
-            TableMismatch: the quarantine lacks a commit's part; it was restored alone.
+            TableMismatch: the table lacks a commit's part; it was restored alone.
             TimelineUnreadable: see `_completed`.
         """
         done, creation_instants = self._completed(), [place.since for place in self.places()]
         # Where it is not recorded when the quarantine was made, it counts as made with its oldest commit.
         since = min(creation_instants) if creation_instants and all(creation_instants) else min(done, default=None)
         for instant, extra in commits:
-            if QUARANTINE_KEY in extra and since is not None and since <= instant and instant not in done:
-                raise quarantine.gone(self.storage().uri, instant)
+            if has_part(extra, self.key) and since is not None and since <= instant and instant not in done:
+                raise beside.gone(self.beside, instant)
 
     def require_no_more(self, main: Container[str]) -> None:
-        """Refuses a quarantine with commits that are not among the main table's instants (`main`).
+        """Refuses a table beside with commits that are not among the main table's instants (`main`).
 
         Raises:
             TableMismatch: it has such commits; the main table was restored alone.
@@ -193,10 +208,10 @@ class Quarantine:
             raise self._restored_alone(more[0])
 
     def require_no_newer(self, main: Timeline, seen: Look | None = None) -> None:
-        """As `require_no_more`, for the quarantine's active timeline alone; call it before each batch.
+        """As `require_no_more`, for the table's active timeline alone; call it before each batch.
 
         Raises:
-            ForeignWrite: another client changed the quarantine, and no person accepted it.
+            ForeignWrite: another client changed the table, and no person accepted it.
         """
         work, here = self.work, self.timeline() if seen is None else seen.timeline
         name = work.pipeline.name
@@ -207,7 +222,7 @@ class Quarantine:
                 continue
             pipeline, operation = here.extra_metadata(instant).get(PIPELINE_KEY), here.operation(instant)
             if pipeline is None and operation not in SERVICES and str(instant.completion) > accepted:
-                erasures.require_accepted(work.storage, self.storage().uri, name, self.kind, instant.time, operation)
+                erasures.require_accepted(work.storage, self.storage().uri, name, self.key, instant.time, operation)
             # Archival takes a table's commits in order: none since the oldest active one is archived.
             is_newer = pipeline == name and instant.time >= min(active, default="")
             if is_newer and main.archived(instant.time) is None:
@@ -216,25 +231,26 @@ class Quarantine:
     def _restored_alone(self, instant: str) -> TableMismatch:
         work, path = self.work, self.storage().uri
         return TableMismatch(
-            f"{path}: the quarantine has completed instant {instant}, but {work.storage.uri} does not have it: a "
+            f"{path}: the {self._called} has completed instant {instant}, but {work.storage.uri} does not have it: a "
             "client restored or replaced that table alone, or it is not mounted. Logs that are read again would be "
-            "quarantined twice. Restore both tables to before this instant with Hudi, then run `slshudi ledger rebuild "
+            f"{'quarantined' if self.key == QUARANTINE else 'there'} twice. Restore both tables to before this instant "
+            "with Hudi, then run `slshudi ledger rebuild "
             f"{work.pipeline.name}`; later logs are read again",
             table=path,
             instant=instant,
         )
 
     def _completed(self) -> set[str]:
-        """The instants of this pipeline's commits in the quarantine, archived ones and those at former places too.
+        """The instants of this pipeline's commits in the table, archived ones and those at former places too.
 
         Raises:
-            TimelineUnreadable: the quarantine is gone from a place where it was made.
+            TimelineUnreadable: the table is gone from a place where it was made.
         """
         instants, name = set[str](), self.work.pipeline.name
         for storage, timeline in self._everywhere():
             if not any(timeline):
-                quarantine.require_there(self.work.storage, storage)
-            # A former place may have another pipeline's quarantine by now.
+                beside.require_there(self.beside.at(storage))
+            # A former place may have another pipeline's table by now.
             commits = timeline.commits()
             instants |= {commit.time for commit in commits if commit.extra.get(PIPELINE_KEY) == name}
         return instants
