@@ -63,7 +63,7 @@ def main(order: str) -> None:
             )
             results, _ = each(spark, task, work)
         written = time.monotonic()
-        commit.commit(gateway, pipeline, instant, [stat for result in results for stat in result.stats], {})
+        commit.commit(gateway, pipeline, instant, [stat for result in results for stat in result.stats[0]], {})
         committed = time.monotonic()
     rows = sum(done.rows for result in results for done in result.ranges)
     took = {"open": opened - began, "write": written - opened, "commit": committed - written}
