@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 KEY, WRITTEN = "key", "written"
 """Columns of the keys' file: a row's key, and the instant that wrote it."""
-TABLE, QUARANTINE = "table", "quarantine"
-"""Whose rows were taken; of a route's table its key, see `hudi.beside`."""
+TABLE = "table"
+"""Stands for the main table where it is said whose rows were taken; those beside it have their keys."""
 _FOLDER = f"{ROOT}/erased"
 
 
@@ -32,7 +32,7 @@ class Erasure:
     """A change that another client made, which took rows away and nothing else.
 
     Attributes:
-        of: TABLE, QUARANTINE, or the key of a route's table.
+        of: TABLE, or the key of a table beside.
         instant: the change's instant.
         operation: Hudi's name of the change.
         rows: how many rows it took; None where the table has upserts and its commit does not count them.
@@ -56,7 +56,7 @@ def require_accepted(main: Storage, uri: str, pipeline: str, of: str, instant: s
         main: the main table's storage.
         uri: of the table that was changed.
         pipeline: its name.
-        of: TABLE, QUARANTINE, or the key of a route's table.
+        of: TABLE, or the key of a table beside.
         instant: the change's instant.
         operation: Hudi's name of the change.
 
@@ -81,7 +81,7 @@ def write_keys(main: Storage, of: str, instant: str, taken: Iterable[tuple[int, 
 
     Args:
         main: the main table's storage.
-        of: TABLE, QUARANTINE, or the key of a route's table.
+        of: TABLE, or the key of a table beside.
         instant: the change's instant.
         taken: numbers of rows, with the keys (KEY, WRITTEN) of those that are gone.
 
@@ -118,7 +118,7 @@ def accepted(main: Storage) -> list[Erasure]:
 
 
 def tables_of(main: Storage) -> list[str]:
-    """The tables out of which accepted changes took rows: TABLE, QUARANTINE, or keys of routes' tables."""
+    """The tables out of which accepted changes took rows: TABLE, or keys of tables beside."""
     return sorted({item.of for item in accepted(main)})
 
 

@@ -53,13 +53,18 @@ def table_of(pipeline: Pipeline, path: str = "") -> Pipeline:
     options = {key: value for key, value in pipeline.table.options.items() if key.startswith(_SHARED_OPTIONS)}
     table = Table(path=path or pipeline.quarantine_path, name=name, options=options)
     columns = [Column(name=name, type=type_, format=_format(type_)) for name, type_ in COLUMNS]
-    plain: dict[str, Any] = {"rest_column": None, "misfits": "nullify", "checks": [], "quarantine": Quarantine()}
-    # What comes into it was judged and masked.
-    plain |= {"where": None, "masks": [], "mask_key": None, "routes": []}
-    # A clustering sorts by the main table's columns; mirrors and the catalog's entry are the main table's.
+    return _as_beside(pipeline, table, columns=columns, rest_column=None)
+
+
+def _as_beside(pipeline: Pipeline, table: Table, **changes: Any) -> Pipeline:
+    """The pipeline with a table beside as its own: what comes into it was judged, sorted and masked.
+
+    A clustering sorts by the main table's columns, and mirrors are the main table's.
+    """
+    plain: dict[str, Any] = {"misfits": "nullify", "checks": [], "quarantine": Quarantine(), "mirror": None}
+    plain |= {"where": None, "routes": [], "masks": [], "mask_key": None}
     plain["maintenance"] = pipeline.maintenance.model_copy(update={"clustering": None})
-    plain["mirror"] = None
-    return pipeline.model_copy(update={"table": table, "columns": columns, **plain})
+    return pipeline.model_copy(update={"table": table, **plain, **changes})
 
 
 def _format(type_: str) -> str | None:
@@ -72,14 +77,10 @@ def route_table(pipeline: Pipeline, route: Route, path: str = "") -> Pipeline:
     partition = table.partition
     if isinstance(partition, EventTimePartition):
         partition = partition.model_copy(update={"bounds": None, "lateness": None})
-    changes = {"path": path or pipeline.path_of(route), "name": route.name, "partition": partition}
-    plain: dict[str, Any] = {"misfits": "nullify", "checks": [], "quarantine": Quarantine(), "routes": []}
-    # What comes into it was judged and masked.
-    plain |= {"where": None, "masks": [], "mask_key": None, "mirror": None}
-    plain["maintenance"] = pipeline.maintenance.model_copy(update={"clustering": None})
-    if pipeline.catalog is not None:
-        plain["catalog"] = pipeline.catalog.model_copy(update={"table": None})
-    return pipeline.model_copy(update={"table": table.model_copy(update=changes), **plain})
+    place = {"path": path or pipeline.path_of(route), "name": route.name, "partition": partition}
+    # In the catalog it has its own name.
+    catalog = None if pipeline.catalog is None else pipeline.catalog.model_copy(update={"table": None})
+    return _as_beside(pipeline, table.model_copy(update=place), catalog=catalog)
 
 
 @dataclass(frozen=True)

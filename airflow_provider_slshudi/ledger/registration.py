@@ -30,7 +30,6 @@ def register(connection: Connection, wanted: LedgerPipeline) -> None:
             )
     _make_room(connection, wanted)
     if _is_registered(connection, wanted):
-        _extend(connection, wanted)
         return
     try:
         with connection.begin_nested():
@@ -77,8 +76,7 @@ def _is_registered(connection: Connection, wanted: LedgerPipeline) -> bool:
 def _extend(connection: Connection, wanted: LedgerPipeline) -> None:
     """Keeps the source of a pipeline that got further logstores."""
     table = models.pipelines
-    row = (table.c.name == wanted.name) & (table.c.source != wanted.source)
-    connection.execute(update(table).where(row).values(source=wanted.source))
+    connection.execute(update(table).where(table.c.name == wanted.name).values(source=wanted.source))
 
 
 def _same_name_or_table(connection: Connection, wanted: LedgerPipeline) -> list[LedgerPipeline]:
@@ -94,6 +92,7 @@ def _make_room(connection: Connection, wanted: LedgerPipeline) -> None:
     others = [other for other in _same_name_or_table(connection, wanted) if other != wanted]
     for other in others:
         if (other.name, other.table) == (wanted.name, wanted.table) and is_same_or_more(other.source, wanted.source):
+            _extend(connection, wanted)
             continue
         reads.lock_pipeline(connection, other.name)
         if reads.has_written(connection, other.name):

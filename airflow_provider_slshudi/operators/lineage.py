@@ -103,10 +103,10 @@ def lineage(pipeline: Pipeline, batches: Sequence[Batch] = ()) -> OperatorLineag
     aside = table_of(pipeline)
     if replays:
         inputs.append(_dataset_read(aside))
-    if sum(_fact(batch, "quarantined") or 0 for batch in reads):
-        outputs.append(_rows_of(aside, sum(_fact(batch, "quarantined") or 0 for batch in reads)))
+    if quarantined := sum(_fact(batch, "quarantined") or 0 for batch in reads):
+        outputs.append(_rows_of(aside, quarantined))
     for key in route_keys(pipeline):
-        rows = sum(((batch.transaction.manifest or {}).get("routed") or {}).get(key, 0) for batch in batches)
+        rows = sum(_routed(batch).get(key, 0) for batch in batches)
         outputs.append(_rows_of(Beside(key, pipeline).pipeline, rows if batches else None))
     return OperatorLineage(inputs=inputs, outputs=outputs)
 
@@ -276,8 +276,13 @@ def _rows(batch: Batch) -> int | None:
         return _fact(batch, "moved")
     if batch.transaction.manifest is None:
         return None
-    elsewhere: int = sum(((batch.transaction.manifest or {}).get("routed") or {}).values())
-    return batch.transaction.rows - (_fact(batch, "quarantined") or 0) - (_fact(batch, "dropped") or 0) - elsewhere
+    elsewhere = (_fact(batch, "quarantined") or 0) + sum(_routed(batch).values())
+    return batch.transaction.rows - elsewhere - (_fact(batch, "dropped") or 0)
+
+
+def _routed(batch: Batch) -> dict[str, int]:
+    """The rows of each route's table, by its key."""
+    return dict((batch.transaction.manifest or {}).get("routed") or {})
 
 
 def _fact(batch: Batch, name: str) -> int | None:

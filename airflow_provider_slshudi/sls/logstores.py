@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from airflow_provider_slshudi.config.sources import STRIDE, Place, place_of
-from airflow_provider_slshudi.exceptions import SourceCorrupt, SourceError, SourceRefused
-from airflow_provider_slshudi.sls.answers import Pull, Shard
+from airflow_provider_slshudi.exceptions import SourceCorrupt, SourceRefused
+from airflow_provider_slshudi.sls.answers import Shard
 from airflow_provider_slshudi.sls.connection import SlsConnection, variables_of
 from airflow_provider_slshudi.sls.credentials import Keeper
 from airflow_provider_slshudi.sls.faults import TASK, Patience
-from airflow_provider_slshudi.sls.pace import Pacer
-from airflow_provider_slshudi.sls.service import PULL_GROUPS, LogService
+from airflow_provider_slshudi.sls.service import LogService
 from airflow_provider_slshudi.sls.transport import ask_each
 from airflow_provider_slshudi.system.secrets import Variables
 
@@ -113,44 +113,8 @@ class Logstores(LogService):
         answers = [service.retention() for service in self._services]
         return None if None in answers else min(answer for answer in answers if answer is not None)
 
-    def begin(self, shard: int) -> int:
-        """As `LogService.begin`."""
-        return self.of_shard(shard).begin(shard)
-
-    def end(self, shard: int) -> int:
-        """As `LogService.end`."""
-        return self.of_shard(shard).end(shard)
-
-    def at(self, shard: int, unix_seconds: int) -> int:
-        """As `LogService.at`."""
-        return self.of_shard(shard).at(shard, unix_seconds)
-
-    def received(self, shard: int, cursor: int) -> int:
-        """As `LogService.received`."""
-        return self.of_shard(shard).received(shard, cursor)
-
-    def pull(self, shard: int, begin: int, end: int, count: int = PULL_GROUPS, pacer: Pacer | None = None) -> Pull:
-        """As `LogService.pull`.
-
-        Args:
-            shard: its number, which names the logstore.
-            begin: the first cursor.
-            end: the cursor after the last one.
-            count: the most log groups.
-            pacer: keeps to the file's limits; None: there are none.
-        """
-        return self.of_shard(shard).pull(shard, begin, end, count, pacer)
-
-    def error(
-        self, kind: type[SourceError], what: str, shard: int | None, cursor: int | None, **ids: str
-    ) -> SourceError:
-        """As `LogService.error`, with the ids of the shard's logstore.
-
-        Args:
-            kind: the class of the error.
-            what: its text.
-            shard: its number, if it is about one.
-            cursor: if it is about one.
-        """
-        service = self._services[0] if shard is None else self.of_shard(shard)
-        return service.error(kind, what, shard, cursor, **ids)
+    def _call(self, what: str, shard: int | None, *more: Any, **options: Any) -> Any:
+        """Has the service of the shard's logstore call."""
+        if shard is None:
+            raise RuntimeError(f"{what}: which of the logstores is not said")
+        return self.of_shard(shard)._call(what, shard, *more, **options)

@@ -189,12 +189,13 @@ class LogService:
             shard: its id, if it is about one.
             cursor: if it is about one.
         """
-        place = f"{self.project}/{self.logstore}"
+        service = self if shard is None else self.of_shard(shard)
+        place = f"{service.project}/{service.logstore}"
         if shard is not None:
-            place += f" shard {self._own(shard)}" + (f" (number {shard})" if self._first_shard else "")
+            place += f" shard {service._own(shard)}" + (f" (number {shard})" if service._first_shard else "")
         if cursor is not None:
             place += f" cursor {cursor}"
-        ids_of_place: dict[str, Any] = {"project": self.project, "logstore": self.logstore}
+        ids_of_place: dict[str, Any] = {"project": service.project, "logstore": service.logstore}
         request = f" (request {ids['request_id']})" if ids.get("request_id") else ""
         text = f"{place}: {what}{request}; {self.patience.next(kind)}"
         return kind(text, shard=shard, cursor=cursor, **ids_of_place, **ids)

@@ -97,7 +97,7 @@ def test_each_logstore_is_looked_at_by_its_own_connection(
     well: Path, sls: LocalSls, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = sls.connection()
-    monkeypatch.setenv("AIRFLOW_CONN_SLS_EU", connection("sls", host=given.endpoint, login="nobody", password="key"))
+    monkeypatch.setenv("AIRFLOW_CONN_SLS_EU", connection("sls", host=given.endpoint, login="other", password="key"))
     described = yaml.safe_load(well.read_text())
     first = f"{PROJECT}/{described['source']['logstore']}"
     described["source"]["also"] = [{"connection": "sls_eu", "project": PROJECT, "logstore": "events-eu"}]

@@ -201,9 +201,7 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         results, again = each(spark, task, work)
         cpu += again
     tally = Tally.total([result.tally for result in results])
-    tables = [
-        [stat for result in results if result.stats for stat in result.stats[place]] for place in range(1 + len(routes))
-    ]
+    tables = by_table([result.stats for result in results if result.stats], 1 + len(routes))
     stats, routed = tables[0], dict(zip(routes, tables[1:], strict=True))
     staged = [item.staged for item in results if item.staged]
     aside, cpu_aside = _quarantined(spark, gateway, storage, order, pipeline, staged)
@@ -225,6 +223,11 @@ def append(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
         routed=routed,
     )
     return leave(gateway, storage, pipeline, manifest)
+
+
+def by_table(of_tasks: Sequence[Sequence[list[dict[str, Any]]]], count: int) -> list[list[dict[str, Any]]]:
+    """The write stats of each of `count` tables, of all tasks together."""
+    return [[stat for stats in of_tasks for stat in stats[place]] for place in range(count)]
 
 
 def written_files(storages: Sequence[Storage], tables: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:

@@ -29,7 +29,7 @@ from airflow_provider_slshudi.hudi.files.slices import Slice
 from airflow_provider_slshudi.hudi.schema import RECORD_KEY
 from airflow_provider_slshudi.rows.maker import RowMaker, RowSpec
 from airflow_provider_slshudi.shaping.inputs import flat
-from airflow_provider_slshudi.spark.driver.append import each, leave, open_routes, written_files
+from airflow_provider_slshudi.spark.driver.append import by_table, each, leave, open_routes, written_files
 from airflow_provider_slshudi.spark.driver.checks import BatchChecks
 from airflow_provider_slshudi.spark.driver.misfit_rows import logs_of
 from airflow_provider_slshudi.storage.files import Storage
@@ -151,13 +151,12 @@ def replay(spark: SparkContext, gateway: Gateway, storage: Storage, order: Batch
     unfit_counts: Counter[str] = Counter()
     for result in results:
         unfit_counts.update(result.left)
-    tables = [[stat for result in results for stat in result.stats[place]] for place in range(1 + len(routes))]
-    stats = tables[0]
+    tables = by_table([result.stats for result in results], 1 + len(routes))
     manifest = Manifest(
         order.transaction,
         order.token,
         order.instant,
-        stats,
+        tables[0],
         [],
         seconds=time.monotonic() - started,
         checks=checks.results(written_files((storage, *routes.values()), tables)),

@@ -14,6 +14,7 @@ import pyarrow as pa
 from airflow_provider_slshudi.config.pipeline import Pipeline
 from airflow_provider_slshudi.exceptions import DataExpired
 from airflow_provider_slshudi.handover import erasures, verification_report
+from airflow_provider_slshudi.handover.batch_files import QUARANTINE
 from airflow_provider_slshudi.handover.verification_report import Findings, Outside, Question, RangeFound
 from airflow_provider_slshudi.hudi.schema import RECORD_KEY
 from airflow_provider_slshudi.hudi.timeline import Timeline
@@ -402,7 +403,7 @@ def _erased(spark: SparkSession, storage: Storage) -> DataFrame | None:
     parts = [
         spark.read.parquet(*(hadoop_path(f"{storage.uri}/{path}") for path in paths)).withColumn("aside", f.lit(aside))
         for table in erasures.tables_of(storage)
-        for aside in (table == erasures.QUARANTINE,)
+        for aside in (table == QUARANTINE,)
         if (paths := erasures.keys_of(storage, table))
     ]
     # A file that holds a row twice may have been erased whole.
