@@ -84,7 +84,7 @@ class Question:
         source: the ranges to ask the service for, each [number, begin, end]; None where it is not asked.
         density: each shard's recent raw bytes per log group, by its id as text.
         quarantine: where the quarantine is; None where there is none.
-        routes: where the tables of routes are, by the routes' names; their places count from 1.
+        routes: the tables of routes, each [name, where it is]; a route whose `path` was changed has several.
         undecided: instants that were not completed, in the main table or in the quarantine; their rows are left out.
         replays: instants of replays, which put rows of any range into the main table.
         filters: the conditions by which logs were left out, as `shaping.conditions.described` tells them.
@@ -96,7 +96,7 @@ class Question:
     source: list[tuple[int, int, int]] | None = None
     density: dict[str, float] = field(default_factory=dict)
     quarantine: str | None = None
-    routes: dict[str, str] = field(default_factory=dict)
+    routes: list[tuple[str, str]] = field(default_factory=list)
     undecided: list[str] = field(default_factory=list)
     replays: list[str] = field(default_factory=list)
     filters: list[dict[str, Any]] = field(default_factory=list)

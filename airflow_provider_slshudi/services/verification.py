@@ -341,22 +341,27 @@ def verify(work: Work, source: bool = False) -> Proof:
     return prove(as_of, recorded, findings, source, aside_at is not None, work.ledger.audit(work.pipeline.name))
 
 
-def _beside(work: Work, completed: set[str]) -> tuple[list[str], str | None, dict[str, str]]:
-    """The instants that are not committed in every table, where the quarantine is (None: there is none), and where the
-    tables of routes are, by the routes' names.
+def _beside(work: Work, completed: set[str]) -> tuple[list[str], str | None, list[tuple[str, str]]]:
+    """The instants that are not committed in every table, where the quarantine is (None: there is none), and the tables
+    of all routes that the pipeline's file has or had, each with its route's name.
 
     These are the instants that the main table's timeline, read before, has completed and a table beside has pending.
     Raises TimelineUnreadable where a table beside is not where it was made.
     """
-    pending, paths = set[str](), dict[str, str]()
-    for table in TransactionTables.of(work).beside:
+    pending, aside, routes = set[str](), None, list[tuple[str, str]]()
+    for table in TransactionTables.ever(work).beside:
         table.require_known()
-        timeline = table.timeline()
-        pending |= {item.time for item in timeline.pending()} | set(timeline.rolling_back)
-        if any(item.phase is Phase.COMPLETED for item in timeline):
-            paths[table.key] = table.path
-    routes = {key.removeprefix(ROUTE): path for key, path in paths.items() if key != QUARANTINE}
-    return sorted(pending & completed), paths.get(QUARANTINE), routes
+        for storage, timeline in (
+            table.everywhere() if table.key != QUARANTINE else [(table.storage(), table.timeline())]
+        ):
+            pending |= {item.time for item in timeline.pending()} | set(timeline.rolling_back)
+            if not any(item.phase is Phase.COMPLETED for item in timeline):
+                continue
+            if table.key == QUARANTINE:
+                aside = storage.uri
+            else:
+                routes.append((table.key.removeprefix(ROUTE), storage.uri))
+    return sorted(pending & completed), aside, routes
 
 
 def _replays(work: Work) -> list[Transaction]:

@@ -124,13 +124,13 @@ class TableBeside:
     def _pending(self, seen: Look | None = None) -> dict[str, str]:
         """The instants of `pending`, each with the URI of its table."""
         instants: dict[str, str] = {}
-        for storage, timeline in self._everywhere(seen):
+        for storage, timeline in self.everywhere(seen):
             # Without cleans: the next clean finishes those.
             commits = (instant.time for instant in timeline.pending() if instant.action == COMMIT_ACTION)
             instants |= dict.fromkeys((*commits, *timeline.rolling_back), storage.uri)
         return instants
 
-    def _everywhere(self, seen: Look | None = None) -> Iterator[tuple[Storage, Timeline]]:
+    def everywhere(self, seen: Look | None = None) -> Iterator[tuple[Storage, Timeline]]:
         """The table and its former places, each with its timeline, which is empty if a former one is away."""
         here, made = self.storage(), self.places() if seen is None else seen.places
         yield here, self._timeline_at(here, made, None if seen is None else seen.timeline)
@@ -247,7 +247,7 @@ class TableBeside:
             TimelineUnreadable: the table is gone from a place where it was made.
         """
         instants, name = set[str](), self.work.pipeline.name
-        for storage, timeline in self._everywhere():
+        for storage, timeline in self.everywhere():
             if not any(timeline):
                 beside.require_there(self.beside.at(storage))
             # A former place may have another pipeline's table by now.

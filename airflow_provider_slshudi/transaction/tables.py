@@ -10,8 +10,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from airflow_provider_slshudi.handover import batch_files, fencing
-from airflow_provider_slshudi.handover.batch_files import QUARANTINE
+from airflow_provider_slshudi.handover import ROOT, batch_files, fencing
+from airflow_provider_slshudi.handover.batch_files import QUARANTINE, ROUTE
 from airflow_provider_slshudi.hudi import leftovers
 from airflow_provider_slshudi.hudi.beside import Place, route_keys
 from airflow_provider_slshudi.hudi.timeline import Timeline
@@ -89,6 +89,16 @@ class TransactionTables:
         former = {} if owner is None else {key: path for key, path in owner.beside.items() if key not in keys}
         tables = [TableBeside(work, key) for key in keys]
         return cls(work, (*tables, *(TableBeside(work, key, path) for key, path in former.items())))
+
+    @classmethod
+    def ever(cls, work: Work) -> TransactionTables:
+        """As `of`, with the tables of routes that the pipeline's file had before; lists the main table's notes."""
+        present = cls.of(work)
+        keys = {table.key for table in present.beside}
+        names = (name for name in work.storage.names(ROOT) or [] if name.startswith(ROUTE) and name not in keys)
+        former = [(name, TableBeside(work, name).places()) for name in sorted(names)]
+        tables = (TableBeside(work, name, places[-1].storage.uri) for name, places in former if places)
+        return cls(work, (*present.beside, *tables))
 
     def storages(self, instant: str | None = None) -> list[Storage]:
         """The storage of each table; with `instant`, those that the instant was opened with."""

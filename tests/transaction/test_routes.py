@@ -280,3 +280,27 @@ def test_what_others_erase_from_a_route_s_table_is_accepted(pipeline: Scenario, 
     proof = verify(pipeline.work, source=True)
     assert proof.ok and proof.totals.erased == 1, proof.complaint()
     assert read(pipeline)["dear"] == [n for n in wanted(range(LOGS + 10))["dear"] if n != 99]
+
+
+def test_a_proof_counts_the_rows_of_routes_that_the_file_has_no_more(pipeline: Scenario) -> None:
+    pipeline.batch("run-1")
+    without = changed(pipeline, routes=ROUTES[2:])
+    without.put(10, first=LOGS)
+    without.batch("run-2")
+    assert read(pipeline)["dear"] == wanted(range(LOGS))["dear"]
+    for source in (False, True):
+        proof = verify(without.work, source=source)
+        assert proof.ok, proof.complaint()
+        assert proof.rows == LOGS + 10
+
+
+def test_a_route_with_another_path_begins_a_table_there_and_keeps_the_rows_of_the_first(pipeline: Scenario) -> None:
+    pipeline.batch("run-1")
+    elsewhere = f"{pipeline.work.pipeline.table.path}_elsewhere"
+    moved = changed(pipeline, routes=[{**ROUTES[0], "path": elsewhere}, *ROUTES[1:]])
+    moved.put(20, first=LOGS)
+    moved.batch("run-2")
+    assert numbers(rows_of(table_of(pipeline, "dear"))) == wanted(range(LOGS))["dear"]
+    assert numbers(rows_of(elsewhere)) == wanted(range(LOGS, LOGS + 20))["dear"]
+    proof = verify(moved.work, source=True)
+    assert proof.ok and proof.rows == LOGS + 20, proof.complaint()

@@ -53,7 +53,7 @@ def compare(
     aside: DataFrame | None = None,
     replays: Sequence[str] = (),
     erased: DataFrame | None = None,
-    routes: Sequence[DataFrame] = (),
+    routes: Sequence[tuple[int, DataFrame]] = (),
 ) -> Findings:
     """Counts the table's rows per range, and those outside all ranges.
 
@@ -70,12 +70,12 @@ def compare(
         aside: the quarantine's snapshot, if there is one: its rows count as the table's do.
         replays: instants whose rows count as the own rows of whichever range they are in.
         erased: rows that accepted erasures took (`key`, `written`, `aside`); they count as if they were there.
-        routes: the snapshots of the routes' tables, whose numbers count from 1.
+        routes: the snapshots of the routes' tables, each with its number, which count from 1.
     """
     from pyspark.sql import functions as f
 
     rows = _rows(table, 0)
-    for number, snapshot in [*enumerate(routes, 1), *([(None, aside)] if aside is not None else [])]:
+    for number, snapshot in [*routes, *([(None, aside)] if aside is not None else [])]:
         rows = rows.union(_rows(snapshot, number))
     rows = rows.withColumn("erased", f.lit(False))
     if erased is not None:
@@ -380,7 +380,10 @@ def verify(
     erased = _erased(spark, storage)
     # The quarantine first: then the main table has completed every instant that the quarantine's snapshot holds.
     aside = None if question.quarantine is None else spark.read.format("hudi").load(hadoop_path(question.quarantine))
-    routes = [spark.read.format("hudi").load(hadoop_path(path)) for path in question.routes.values()]
+    names = list(dict.fromkeys(name for name, _ in question.routes))
+    routes = [
+        (1 + names.index(name), spark.read.format("hudi").load(hadoop_path(path))) for name, path in question.routes
+    ]
     table = spark.read.format("hudi").load(hadoop_path(pipeline.table.path))
     # The timeline is read once the table's snapshot is fixed: so it has every later commit that the snapshot may hold.
     late = [item.time for item in Timeline.load(storage) if (item.completion or "") > question.as_of]
@@ -388,7 +391,7 @@ def verify(
     if question.source is not None and access is not None:
         spans = [(number, Range(question.ranges[number][0], begin, end)) for number, begin, end in question.source]
         density = {int(shard): Density(size, 0.0) for shard, size in question.density.items()}
-        filters = [Sorted.of(described, list(question.routes)) for described in question.filters]
+        filters = [Sorted.of(described, names) for described in question.filters]
         conditions = {int(number): filters[place] for number, place in question.filter_of.items()}
         groups = recount(spark, access, pipeline, spans, density, conditions)
     late += question.undecided
